@@ -1,0 +1,210 @@
+"""Records and contracts between the engine, the exchange and the drafters (DESIGN §6).
+
+Vocabulary: *anchor* is the newest committed token, whose target KV does not exist yet; a *block*
+is drafted tokens after the anchor; a *commit* is what the target accepted plus one token of its
+own; `base_len` is the committed length a block was drafted on; *features* are tapped target
+hidden states of committed rows, bf16, shape [rows, len(taps) * hidden].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from actors.sampling.params import SamplingParams
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKey:
+    """One request's state on one drafter. `epoch` grows each time it is opened again."""
+
+    verifier: str
+    request: str
+    epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DrafterInfo:
+    """What a drafter can do; the engine asks for capabilities and never names a mechanism.
+
+    vocab_size, max_context, max_block: 0 means any. taps: indices into transformers'
+    `hidden_states`, pre-norm (0 is the embedding output).
+    """
+
+    mechanism: str
+    revision: str
+    vocab_size: int = 0
+    needs_features: bool = False
+    taps: tuple[int, ...] = ()
+    max_block: int = 16
+    gives_law: bool = False
+    max_context: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSession:
+    """`tokens` is the whole committed prefix; `features`, when the drafter needs them, are rows
+    0 … len(tokens)-2 (the newest token has no target row yet)."""
+
+    key: SessionKey
+    tokens: tuple[int, ...]
+    sampling: SamplingParams
+    tenant: str = ""
+    features: torch.Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Tokens at positions from_len … from_len+m, m of them accepted drafts.
+
+    features: rows from_len-1 … from_len+m-1, shape [m+1, F], or None.
+    depth: how many tokens are wanted next; 0 keeps the session warm.
+    """
+
+    key: SessionKey
+    round: int
+    from_len: int
+    tokens: tuple[int, ...]
+    features: torch.Tensor | None = None
+    depth: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DraftRequest:
+    """Ask for at most `depth` tokens after the session's newest committed one."""
+
+    key: SessionKey
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """tokens[i] is proposed for position base_len + i. May be shorter than asked, or empty."""
+
+    key: SessionKey
+    base_len: int
+    tokens: tuple[int, ...]
+    confidence: tuple[float, ...] | None = None
+
+
+class Drafter(Protocol):
+    """One mechanism. Called from one thread only; batched over sessions.
+
+    A method may raise `DrafterError` for the sessions it names; any other exception counts
+    against every session of the call. Nothing a drafter does can change the text (law L2).
+    """
+
+    @property
+    def info(self) -> DrafterInfo: ...
+
+    def open(self, sessions: Sequence[OpenSession]) -> None: ...
+
+    def observe(self, commits: Sequence[Commit]) -> None: ...
+
+    def propose(self, requests: Sequence[DraftRequest]) -> list[Proposal]: ...
+
+    def close(self, key: SessionKey) -> None:
+        """Idempotent. Afterwards the drafter holds nothing of the session (law L3)."""
+        ...
+
+
+class DrafterError(Exception):
+    """A drafter failed on some sessions only."""
+
+    def __init__(self, message: str, keys: Sequence[SessionKey] = ()) -> None:
+        super().__init__(message)
+        self.keys = tuple(keys)
+
+
+# ------------------------------------------------------------------- engine <-> draft port
+
+
+class SessionView(Protocol):
+    """What a port may read of a running request, on the engine's thread only."""
+
+    @property
+    def request_id(self) -> str: ...
+
+    @property
+    def tokens(self) -> Sequence[int]:
+        """Prompt and output: every committed token."""
+        ...
+
+    @property
+    def sampling(self) -> SamplingParams: ...
+
+    @property
+    def tenant(self) -> str: ...
+
+    @property
+    def traceparent(self) -> str: ...
+
+    def features(self, from_row: int, to_row: int) -> torch.Tensor | None:
+        """Rows from_row … to_row-1, or None when the engine taps nothing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A block ready for verification: it starts at the request's committed length."""
+
+    tokens: tuple[int, ...]
+    mechanism: str
+    remote: bool
+    draft_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """drafts by request id; for each wanted row without one, the reason it runs at D = 0."""
+
+    drafts: dict[str, Draft] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+    waited_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class PortCommit:
+    """One request's newest commit. `depth` 0 keeps the drafter warm and asks for no block."""
+
+    request_id: str
+    round: int
+    from_len: int
+    tokens: tuple[int, ...]
+    depth: int
+    features: torch.Tensor | None = None
+
+
+class DraftPort(Protocol):
+    """How the engine reaches drafters, co-located or remote; engine thread only, never raises.
+
+    The engine calls `open` when a request is admitted, `commit` after every round (the first
+    commit carries the first token after the prompt), `gather` before a forward, and `close`
+    once at the end. A session whose drafter is lost is opened again elsewhere by the port.
+    """
+
+    @property
+    def taps(self) -> tuple[int, ...]:
+        """Hidden states the engine must capture; fixed for the engine's life."""
+        ...
+
+    def open(self, view: SessionView) -> None: ...
+
+    def commit(self, commits: Sequence[PortCommit]) -> None: ...
+
+    def gather(self, wanted: dict[str, int], step_s: float) -> Gathered:
+        """Collect blocks for `wanted` (request id -> depth), waiting at most the waiting rule's
+        budget (DESIGN §7) computed from `step_s`, the recent seconds of a verify step."""
+        ...
+
+    def close(self, request_id: str, reason: str) -> None: ...
+
+    def outcome(self, request_id: str, drafted: int, accepted: int) -> None:
+        """What verification made of a draft; feeds the waiting rule's estimates."""
+        ...
+
+    def shutdown(self) -> None: ...

@@ -1,0 +1,117 @@
+"""The typed arguments of `cluster.app:build`: one place for names, bounds and help.
+
+Field names are vLLM's where vLLM has them (reference: `--max-model-len`, `--speculative-config`,
+…), so that people's configurations carry over. An unknown key is refused, the known ones named.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Dtype = Literal["auto", "bfloat16", "float32", "float64"]
+Method = Literal["ngram", "suffix", "draft_model", "custom_class"]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SpeculativeConfig(_Strict):
+    """How drafts are made (vLLM's `--speculative-config` keys)."""
+
+    method: Method = Field("suffix", description="Drafting mechanism.")
+    model: str | None = Field(
+        None, description="draft_model: a Hugging Face id or folder; custom_class: module:Class."
+    )
+    revision: str | None = Field(None, description="Revision of the draft model.")
+    num_speculative_tokens: int = Field(4, ge=0, le=32, description="Draft length D; 0 is off.")
+    placement: Literal["remote", "colocated"] = Field(
+        "remote", description="Drafters as deployments of their own, or inside the verifier."
+    )
+    prompt_lookup_max: int = Field(5, ge=1, le=32, description="ngram: longest match.")
+    prompt_lookup_min: int = Field(2, ge=1, le=32, description="ngram: shortest match.")
+    suffix_decoding_max_tree_depth: int = Field(24, ge=2, le=64)
+    suffix_decoding_max_cached_requests: int = Field(
+        0, ge=0, description="Shared tree over finished requests of one tenant; 0 is off."
+    )
+    suffix_decoding_max_spec_factor: float = Field(1.0, gt=0)
+    suffix_decoding_min_token_prob: float = Field(0.1, ge=0, le=1)
+    options: dict[str, str | int | float | bool] = Field(
+        default_factory=dict, description="custom_class: keyword arguments."
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> SpeculativeConfig:
+        if self.method in ("draft_model", "custom_class") and not self.model:
+            raise ValueError(f"method {self.method!r} needs 'model'")
+        if self.prompt_lookup_min > self.prompt_lookup_max:
+            raise ValueError("prompt_lookup_min is larger than prompt_lookup_max")
+        return self
+
+
+class PoolArgs(_Strict):
+    """Replicas of one deployment and what each is given."""
+
+    num_replicas: int = Field(1, ge=0, le=1024)
+    num_cpus: float = Field(1.0, ge=0)
+    num_gpus: float = Field(0.0, ge=0)
+    threads: int | None = Field(None, ge=1, description="torch threads; default: num_cpus.")
+
+
+class GatewayArgs(_Strict):
+    """The door: HTTP comes through Serve's proxy, gRPC is the gateway's own server."""
+
+    num_replicas: int = Field(1, ge=1, le=64)
+    num_cpus: float = Field(0.5, ge=0)
+    grpc_host: str = "127.0.0.1"
+    grpc_port: int = Field(0, ge=0, le=65535, description="0: any free port.")
+    tls_certificate: str | None = Field(None, description="PEM file; gRPC then speaks TLS.")
+    tls_key: str | None = Field(None, description="PEM file.")
+    api_key_env: str = Field(
+        "PILOTFISH_API_KEY", description="Environment variable with the key, when one is wanted."
+    )
+    takeover_timeout_s: float = Field(
+        60.0, gt=0, description="How long a request waits for another verifier."
+    )
+
+    @model_validator(mode="after")
+    def _tls(self) -> GatewayArgs:
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise ValueError("tls_certificate and tls_key come together")
+        return self
+
+
+class AppArgs(_Strict):
+    """Everything `build` needs. `model` is a name of `pilotfish models list`, a Hugging Face id
+    or a local folder."""
+
+    model: str = "smollm2"
+    served_model_name: str | None = None
+    tokenizer: str | None = None
+    revision: str | None = None
+    dtype: Dtype = "auto"
+    max_model_len: int | None = Field(None, ge=2)
+    max_num_seqs: int = Field(32, ge=1, le=4096, description="Requests decoded at once.")
+    max_num_batched_tokens: int = Field(512, ge=1, description="Rows of one forward.")
+    max_num_queued_reqs: int = Field(1024, ge=0)
+    block_size: int = Field(16, ge=1, le=256)
+    kv_cache_memory_bytes: int | None = Field(None, ge=1, description="Default: from max_num_seqs.")
+    tensor_parallel_size: int = Field(1, ge=1)
+    speculative_config: SpeculativeConfig | None = Field(default_factory=SpeculativeConfig)
+    verifier: PoolArgs = PoolArgs()
+    drafter: PoolArgs = PoolArgs(num_cpus=0.5, threads=1)
+    gateway: GatewayArgs = GatewayArgs()
+    otlp_traces_endpoint: str | None = None
+    data_host: str | None = Field(
+        None,
+        description="Address data-plane servers bind; default: loopback on one node, "
+        "the node's address on a cluster.",
+    )
+
+    @model_validator(mode="after")
+    def _supported(self) -> AppArgs:
+        if self.tensor_parallel_size != 1:
+            raise ValueError("tensor_parallel_size other than 1 is not supported yet")
+        return self

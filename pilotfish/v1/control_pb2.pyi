@@ -1,0 +1,99 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class PolicySnapshot(_message.Message):
+    __slots__ = ("term", "version", "drafters", "cohorts", "fallback")
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    DRAFTERS_FIELD_NUMBER: _ClassVar[int]
+    COHORTS_FIELD_NUMBER: _ClassVar[int]
+    FALLBACK_FIELD_NUMBER: _ClassVar[int]
+    term: int
+    version: int
+    drafters: _containers.RepeatedCompositeFieldContainer[DrafterEndpoint]
+    cohorts: _containers.RepeatedCompositeFieldContainer[CohortPlan]
+    fallback: CohortPlan
+    def __init__(self, term: _Optional[int] = ..., version: _Optional[int] = ..., drafters: _Optional[_Iterable[_Union[DrafterEndpoint, _Mapping]]] = ..., cohorts: _Optional[_Iterable[_Union[CohortPlan, _Mapping]]] = ..., fallback: _Optional[_Union[CohortPlan, _Mapping]] = ...) -> None: ...
+
+class DrafterEndpoint(_message.Message):
+    __slots__ = ("drafter", "address", "mechanism", "pid", "max_sessions")
+    DRAFTER_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    MECHANISM_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    MAX_SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    drafter: str
+    address: str
+    mechanism: str
+    pid: int
+    max_sessions: int
+    def __init__(self, drafter: _Optional[str] = ..., address: _Optional[str] = ..., mechanism: _Optional[str] = ..., pid: _Optional[int] = ..., max_sessions: _Optional[int] = ...) -> None: ...
+
+class CohortPlan(_message.Message):
+    __slots__ = ("cohort", "mechanism", "depth", "reason")
+    COHORT_FIELD_NUMBER: _ClassVar[int]
+    MECHANISM_FIELD_NUMBER: _ClassVar[int]
+    DEPTH_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    cohort: str
+    mechanism: str
+    depth: int
+    reason: str
+    def __init__(self, cohort: _Optional[str] = ..., mechanism: _Optional[str] = ..., depth: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class StatusRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Status(_message.Message):
+    __slots__ = ("snapshot", "verifiers")
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    VERIFIERS_FIELD_NUMBER: _ClassVar[int]
+    snapshot: PolicySnapshot
+    verifiers: _containers.RepeatedCompositeFieldContainer[VerifierStatus]
+    def __init__(self, snapshot: _Optional[_Union[PolicySnapshot, _Mapping]] = ..., verifiers: _Optional[_Iterable[_Union[VerifierStatus, _Mapping]]] = ...) -> None: ...
+
+class VerifierStatus(_message.Message):
+    __slots__ = ("verifier", "pid", "running", "waiting", "free_blocks", "total_blocks", "links")
+    VERIFIER_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    FREE_BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    LINKS_FIELD_NUMBER: _ClassVar[int]
+    verifier: str
+    pid: int
+    running: int
+    waiting: int
+    free_blocks: int
+    total_blocks: int
+    links: _containers.RepeatedCompositeFieldContainer[LinkStatus]
+    def __init__(self, verifier: _Optional[str] = ..., pid: _Optional[int] = ..., running: _Optional[int] = ..., waiting: _Optional[int] = ..., free_blocks: _Optional[int] = ..., total_blocks: _Optional[int] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ...) -> None: ...
+
+class LinkStatus(_message.Message):
+    __slots__ = ("drafter", "mechanism", "up", "pid", "frames_sent", "frames_received", "blocks_used", "blocks_stale", "blocks_late")
+    DRAFTER_FIELD_NUMBER: _ClassVar[int]
+    MECHANISM_FIELD_NUMBER: _ClassVar[int]
+    UP_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    FRAMES_SENT_FIELD_NUMBER: _ClassVar[int]
+    FRAMES_RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    BLOCKS_USED_FIELD_NUMBER: _ClassVar[int]
+    BLOCKS_STALE_FIELD_NUMBER: _ClassVar[int]
+    BLOCKS_LATE_FIELD_NUMBER: _ClassVar[int]
+    drafter: str
+    mechanism: str
+    up: bool
+    pid: int
+    frames_sent: int
+    frames_received: int
+    blocks_used: int
+    blocks_stale: int
+    blocks_late: int
+    def __init__(self, drafter: _Optional[str] = ..., mechanism: _Optional[str] = ..., up: bool = ..., pid: _Optional[int] = ..., frames_sent: _Optional[int] = ..., frames_received: _Optional[int] = ..., blocks_used: _Optional[int] = ..., blocks_stale: _Optional[int] = ..., blocks_late: _Optional[int] = ...) -> None: ...
