@@ -1,0 +1,91 @@
+"""Loading a target: safetensors or GGUF only, the dtype resolved, refusals typed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from actors.engine.attention import ATTENTION
+from actors.engine.errors import ModelLoadError
+
+DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32, "float64": torch.float64}
+
+
+def has_bf16_units(device: str) -> bool:
+    """Whether bf16 matrix products are native: CUDA, or a CPU with AVX512_BF16 or AMX."""
+    if device != "cpu":
+        return True
+    checks = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+    return any(getattr(torch.cpu, name, lambda: False)() for name in checks)
+
+
+def resolve_dtype(name: str, device: str) -> torch.dtype:
+    """A torch dtype from "auto", "bfloat16", "float32" or "float64" (ADR 0002)."""
+    if name == "auto":
+        return torch.bfloat16 if has_bf16_units(device) else torch.float32
+    if name not in DTYPES:
+        raise ModelLoadError(
+            f"unknown dtype {name!r}; known: auto, {', '.join(DTYPES)}", param="dtype"
+        )
+    return DTYPES[name]
+
+
+def load_model(path: str, revision: str | None, dtype: torch.dtype, device: str) -> Any:
+    """A transformers causal LM in eval mode with this project's attention.
+
+    Raises ModelLoadError: nothing there, no safetensors or GGUF weights (pickles are never
+    read), or an architecture without the attention interface.
+    """
+    keywords: dict[str, Any] = {"dtype": dtype, "attn_implementation": ATTENTION}
+    folder = Path(path)
+    if folder.is_dir() and not list(folder.glob("*.safetensors")):
+        files = sorted(folder.glob("*.gguf"))
+        if not files:
+            raise ModelLoadError(f"{path}: neither *.safetensors nor *.gguf weights", param="model")
+        from transformers import GgufConfig
+
+        keywords |= {
+            "gguf_file": files[0].name,
+            "quantization_config": GgufConfig(dequantize=True),
+        }
+    else:
+        keywords["use_safetensors"] = True
+    try:
+        model = AutoModelForCausalLM.from_pretrained(path, revision=revision, **keywords)
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+        raise ModelLoadError(f"cannot load {path!r}: {reason}", param="model") from error
+    return model.to(device).eval()
+
+
+def load_config(path: str, revision: str | None = None) -> Any:
+    """The transformers config of a folder or Hugging Face id."""
+    try:
+        return AutoConfig.from_pretrained(path, revision=revision)
+    except (OSError, ValueError) as error:
+        raise ModelLoadError(f"cannot read the config of {path!r}: {error}", "model") from error
+
+
+def end_tokens(model: Any) -> frozenset[int]:
+    """EOS ids of the generation config, else of the config."""
+    for holder in (getattr(model, "generation_config", None), model.config):
+        found = getattr(holder, "eos_token_id", None)
+        if found is not None:
+            return frozenset(found if isinstance(found, list | tuple) else [found])
+    return frozenset()
+
+
+def context_length(config: Any, wanted: int | None) -> int:
+    """max_model_len: the config's own unless a smaller one is wanted."""
+    text = config.get_text_config() if hasattr(config, "get_text_config") else config
+    own = int(getattr(text, "max_position_embeddings", 0) or 0)
+    if wanted is None:
+        return own or 2048
+    if own and wanted > own:
+        raise ModelLoadError(
+            f"max_model_len {wanted} is more than the model's {own} positions", "max_model_len"
+        )
+    return wanted

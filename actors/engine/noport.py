@@ -1,0 +1,33 @@
+"""Standard decode: the port of an engine without drafters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from actors.contracts import Gathered, PortCommit, SessionView
+
+
+class NoDrafts:
+    """Implements `actors.contracts.DraftPort`; every row is a one-token step."""
+
+    @property
+    def taps(self) -> tuple[int, ...]:
+        return ()
+
+    def open(self, view: SessionView) -> None:
+        pass
+
+    def commit(self, commits: Sequence[PortCommit]) -> None:
+        pass
+
+    def gather(self, wanted: dict[str, int], step_s: float) -> Gathered:
+        return Gathered(missing=dict.fromkeys(wanted, "no-drafter"))
+
+    def close(self, request_id: str, reason: str) -> None:
+        pass
+
+    def outcome(self, request_id: str, drafted: int, accepted: int) -> None:
+        pass
+
+    def shutdown(self) -> None:
+        pass

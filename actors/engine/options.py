@@ -1,0 +1,46 @@
+"""What an engine process is started with; plain values, so it crosses process borders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from actors.drafters.config import DrafterConfig
+
+SpanSink = Callable[[tuple[str, str], str, int, int, dict[str, str | int | float | bool]], None]
+"""(traceparent, tracestate), span name, start ns, end ns, attributes; called off the hot path."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """One verifier's engine.
+
+    dtype: "auto" takes bfloat16 where the device has units for it, else float32 (ADR 0002).
+    max_num_batched_tokens: rows of one forward, drafts included.
+    kv_cache_memory_bytes: None sizes the pool for max_num_seqs, within a quarter of free memory.
+    speculative: the drafter's configuration; None serves standard decode alone.
+    placement: "remote" drafters register with the policy; "colocated" lives in this process.
+    depth: D until the first policy snapshot arrives.
+    """
+
+    model_path: str
+    verifier_id: str
+    served_model_name: str = ""
+    tokenizer_path: str = ""
+    revision: str | None = None
+    dtype: Literal["auto", "bfloat16", "float32", "float64"] = "auto"
+    device: str = "cpu"
+    threads: int | None = None
+    max_model_len: int | None = None
+    max_num_seqs: int = 32
+    max_num_batched_tokens: int = 512
+    max_num_queued_reqs: int = 1024
+    block_size: int = 16
+    kv_cache_memory_bytes: int | None = None
+    speculative: DrafterConfig | None = None
+    placement: Literal["remote", "colocated"] = "remote"
+    taps: tuple[int, ...] = ()
+    depth: int = 0
+    extra: dict[str, str] = field(default_factory=dict)

@@ -1,0 +1,98 @@
+"""One running request: its tokens, its KV, and the numbers that follow from them."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+import torch
+
+from actors.engine.kv import BlockTable, KVPool
+from actors.sampling.params import SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRequest:
+    """A verifier's whole input. Resumable: with output_ids of another verifier the engine goes on
+    as if it had written them. max_draft_len: the client's bound on D, 0 = standard decode."""
+
+    request_id: str
+    prompt_ids: tuple[int, ...]
+    sampling: SamplingParams
+    output_ids: tuple[int, ...] = ()
+    cohort: str = ""
+    tenant: str = ""
+    max_draft_len: int | None = None
+    traceparent: str = ""
+    tracestate: str = ""
+
+
+class Status(enum.Enum):
+    WAITING = "waiting"
+    RUNNING = "running"
+    FINISHED = "finished"
+
+
+@dataclass(slots=True)
+class Sequence:
+    """Invariant while running: 0 <= kv_len < len(tokens) <= limit, and the KV of tokens
+    0 … kv_len-1 is in `table`. Decoding means kv_len == len(tokens) - 1: only the anchor's KV is
+    missing. Implements `actors.contracts.SessionView`."""
+
+    request: EngineRequest
+    tokens: list[int]
+    table: BlockTable
+    pool: KVPool
+    limit: int  # total length at which the request ends: max_tokens or the context
+    arrived_ns: int
+    status: Status = Status.WAITING
+    kv_len: int = 0
+    round: int = 0
+    depth: int = 0  # block length asked of the drafter for the next round
+    depth_reason: str = ""
+    drafting: bool = False  # a session is open on the port
+    admitted_ns: int = 0
+    first_token_ns: int = 0
+    preemptions: int = 0
+    notes: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def request_id(self) -> str:
+        return self.request.request_id
+
+    @property
+    def sampling(self) -> SamplingParams:
+        return self.request.sampling
+
+    @property
+    def tenant(self) -> str:
+        return self.request.tenant
+
+    @property
+    def traceparent(self) -> str:
+        return self.request.traceparent
+
+    @property
+    def prompt_len(self) -> int:
+        return len(self.request.prompt_ids)
+
+    @property
+    def output_len(self) -> int:
+        return len(self.tokens) - self.prompt_len
+
+    @property
+    def pending(self) -> int:
+        """Committed tokens without KV; 1 is decode, more is prefill or recompute."""
+        return len(self.tokens) - self.kv_len
+
+    @property
+    def remaining(self) -> int:
+        """Tokens that may still be written."""
+        return self.limit - len(self.tokens)
+
+    def features(self, from_row: int, to_row: int) -> torch.Tensor | None:
+        """Tapped hidden states of rows from_row … to_row-1, bf16 [n, taps * hidden], a copy;
+        None when nothing is tapped or a row has no KV (yet)."""
+        if self.pool.features is None or to_row > self.kv_len:
+            return None
+        return self.table.read(self.pool.features, from_row, to_row).clone()
