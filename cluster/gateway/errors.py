@@ -5,6 +5,7 @@ GatewayError
 ├── Unauthenticated     401  UNAUTHENTICATED
 ├── ModelNotFound       404  NOT_FOUND
 ├── DuplicateRequest    409  ALREADY_EXISTS
+├── RequestTooLarge     413  RESOURCE_EXHAUSTED
 ├── Overloaded          429  RESOURCE_EXHAUSTED   retry_after_s
 ├── DeadlineExceeded    408  DEADLINE_EXCEEDED
 ├── NoVerifier          503  UNAVAILABLE
@@ -17,7 +18,7 @@ import grpc
 
 
 class GatewayError(Exception):
-    """Base. `code` is the OpenAI error code, `type_` its error type."""
+    """Base. `code` is the OpenAI error code (a class's own unless given), `type_` its type."""
 
     status = 500
     grpc_code = grpc.StatusCode.INTERNAL
@@ -25,12 +26,19 @@ class GatewayError(Exception):
     type_ = "internal_error"
 
     def __init__(
-        self, message: str, *, param: str | None = None, retry_after_s: float | None = None
+        self,
+        message: str,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        retry_after_s: float | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
         self.param = param
         self.retry_after_s = retry_after_s
+        if code is not None:
+            self.code = code
 
 
 class InvalidRequest(GatewayError):
@@ -58,6 +66,13 @@ class DuplicateRequest(GatewayError):
     status = 409
     grpc_code = grpc.StatusCode.ALREADY_EXISTS
     code = "duplicate_request_id"
+    type_ = "invalid_request_error"
+
+
+class RequestTooLarge(GatewayError):
+    status = 413
+    grpc_code = grpc.StatusCode.RESOURCE_EXHAUSTED
+    code = "request_too_large"
     type_ = "invalid_request_error"
 
 

@@ -1,0 +1,31 @@
+"""What the gateway's doors are configured with; one record for HTTP and gRPC."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+SpecMetrics = Literal["none", "summary", "detailed"]
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySettings:
+    """Limits and names of one gateway replica.
+
+    served_model_name: the name clients use beside the model's own id.
+    num_speculative_tokens: the configured D; 0 when the server never speculates. It fixes the
+        length of the acceptance histogram (num_speculative_tokens + 1).
+    api_key_env: environment variable that holds the API key; no key is wanted when it is unset.
+    spec_metrics: vLLM's `--per-request-spec-decode-metrics`.
+    max_body_bytes: a larger request body is refused with 413.
+    write_timeout_s: a streaming client that takes nothing for so long is taken for gone.
+    health_timeout_s: how long /health waits for a verifier's answer.
+    """
+
+    served_model_name: str | None = None
+    num_speculative_tokens: int = 0
+    api_key_env: str = "PILOTFISH_API_KEY"
+    spec_metrics: SpecMetrics = "summary"
+    max_body_bytes: int = 8 * 1024 * 1024
+    write_timeout_s: float = 60.0
+    health_timeout_s: float = 2.0
