@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from actors.sampling.params import SamplingParams
 
@@ -82,7 +82,12 @@ class Chunk:
 
 @dataclass(slots=True)
 class Stats:
-    """Speculation counts of what was delivered, trimmed like the text (law L6)."""
+    """Speculation counts of what was delivered, trimmed like the text (law L6).
+
+    rounds: those that verified a draft; per_step_* have one entry for each of them.
+    reasons: undrafted rounds by why nothing was drafted. mechanisms: rounds by who drafted.
+    queue_s, prefill_s: as the first verifier told them.
+    """
 
     rounds: int = 0
     drafted: int = 0
@@ -91,24 +96,71 @@ class Stats:
     per_step_drafted: list[int] = field(default_factory=list)
     per_step_accepted: list[int] = field(default_factory=list)
     reasons: dict[str, int] = field(default_factory=dict)
+    mechanisms: dict[str, int] = field(default_factory=dict)
+    queue_s: float = 0.0
+    prefill_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """One finished request on the gateway's clock, in seconds. mean_itl_s is per token, not per
+    delta; None when there was one token or none."""
+
+    ttft_s: float
+    total_s: float
+    mean_itl_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Delta:
     """Text and tokens of one engine step. `accepted` of token_ids, the first ones, were drafted.
-    finish, usage and stats come with the last delta only."""
+    finish, usage, stats and timing come with the last delta only.
+
+    text may lag behind the tokens: what may be the start of a stop string is held back.
+    token_texts: what each token adds, "" while it is part of a character; only what a stop
+    string cuts off in this very delta is missing from them.
+    drafted, accepted, mechanism, reason: of the round that wrote the tokens.
+    """
 
     text: str
     token_ids: tuple[int, ...] = ()
     token_texts: tuple[str, ...] = ()
     logprobs: tuple[PositionScores, ...] = ()
+    drafted: int = 0
     accepted: int = 0
+    mechanism: str = ""
+    reason: str = ""
     remote: bool = False
     finish: Finish | None = None
     stop_reason: int | str | None = None  # the stop token id or string; None for EOS
     prompt_tokens: int = 0
     completion_tokens: int = 0
     stats: Stats | None = None
+    timing: Timing | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DrafterState:
+    """One drafter as a verifier sees it."""
+
+    drafter: str
+    mechanism: str
+    up: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BackendHealth:
+    """verifiers: how many can take a request now."""
+
+    verifiers: int
+    drafters: tuple[DrafterState, ...] = ()
+
+
+@runtime_checkable
+class ReportsHealth(Protocol):
+    """A backend that can say more for /health than whether `info` answers."""
+
+    async def health(self) -> BackendHealth: ...
 
 
 class Backend(Protocol):
