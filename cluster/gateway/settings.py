@@ -12,7 +12,8 @@ SpecMetrics = Literal["none", "summary", "detailed"]
 class GatewaySettings:
     """Limits and names of one gateway replica.
 
-    served_model_name: the name clients use beside the model's own id.
+    served_model_name: the name clients use beside the model's own id, and the `model_name` label
+        of the metrics.
     num_speculative_tokens: the configured D; 0 when the server never speculates. It fixes the
         length of the acceptance histogram (num_speculative_tokens + 1).
     api_key_env: environment variable that holds the API key; no key is wanted when it is unset.

@@ -1,0 +1,169 @@
+"""The gateway's Prometheus metrics, counted from what was delivered (law L6).
+
+Names and labels are vLLM's, so its dashboards and `vllm bench serve` work unchanged. With them
+
+    acceptance rate        = rate(num_accepted_tokens) / rate(num_draft_tokens)
+    mean acceptance length = 1 + rate(num_accepted_tokens) / rate(num_drafts)
+
+D changes over time here, so a rate by position divides by the drafted tokens of that position
+(`pilotfish:spec_decode_num_draft_tokens_per_pos`), not by all drafts. Every label comes from a
+closed set; ids, paths and client-made names are never labels (R10).
+"""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+MAX_POSITIONS = 32  # the largest D; positions beyond share the last label
+
+# Why a round had no draft; anything else counts as "other".
+REASONS = (
+    "cold",
+    "configured",
+    "no-drafter",
+    "late",
+    "stale",
+    "isolated",
+    "fault",
+    "empty",
+    "policy",
+    "request",
+    "budget",
+    "context",
+    "overloaded",
+)
+FINISHED = ("stop", "length", "abort", "error")
+
+_TTFT = (
+    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
+    20.0, 40.0, 80.0, 160.0, 640.0, 2560.0,
+)  # fmt: skip
+_PER_TOKEN = (
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5,
+    5.0, 7.5, 10.0, 20.0, 40.0, 80.0,
+)  # fmt: skip
+_WHOLE = (
+    0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0,
+    480.0, 960.0, 1920.0, 7680.0,
+)  # fmt: skip
+_TOKENS = tuple(m * 10**e for e in range(7) for m in (1, 2, 5))
+
+
+class GatewayMetrics:
+    """One registry of one gateway and one served model; children are resolved once, so counting
+    a delta costs a few dictionary look-ups."""
+
+    def __init__(self, model_name: str, engine: str = "0") -> None:
+        self.registry = CollectorRegistry()
+        self._labels = {"model_name": model_name, "engine": engine}
+        self._requests()
+        self._latencies()
+        self._speculation()
+
+    def render(self) -> bytes:
+        return generate_latest(self.registry)
+
+    def rounds(self, reason: str) -> Counter:
+        """The counter of rounds without a draft for `reason`, or of "drafted" ones."""
+        return self._rounds.get(reason) or self._rounds["other"]
+
+    def position(self, position: int) -> tuple[Counter, Counter]:
+        """(drafted, accepted) counters of one draft position, from 0."""
+        return self._positions[min(position, MAX_POSITIONS - 1)]
+
+    def _requests(self) -> None:
+        self.running = self._gauge("vllm:num_requests_running", "Requests that decode.")
+        self.waiting = self._gauge("vllm:num_requests_waiting", "Requests before a first token.")
+        self.prompt_tokens = self._counter("vllm:prompt_tokens", "Prompt tokens processed.")
+        self.generation_tokens = self._counter("vllm:generation_tokens", "Tokens delivered.")
+        finished = self._family(
+            "vllm:request_success", "Finished requests.", "finished_reason", FINISHED
+        )
+        self.finished = finished
+        self.request_prompt_tokens = self._histogram(
+            "vllm:request_prompt_tokens", "Prompt tokens of a request.", _TOKENS
+        )
+        self.request_generation_tokens = self._histogram(
+            "vllm:request_generation_tokens", "Tokens delivered to a request.", _TOKENS
+        )
+        self.request_max_tokens = self._histogram(
+            "vllm:request_params_max_tokens", "max_tokens of a request.", _TOKENS
+        )
+
+    def _latencies(self) -> None:
+        self.ttft = self._histogram(
+            "vllm:time_to_first_token_seconds", "Time to first token.", _TTFT
+        )
+        self.itl = self._histogram(
+            "vllm:inter_token_latency_seconds",
+            "Time between tokens: a delta of k tokens counts k times its k-th part.",
+            _PER_TOKEN,
+        )
+        self.tpot = self._histogram(
+            "vllm:request_time_per_output_token_seconds",
+            "Mean time per output token after the first, of a request.",
+            _PER_TOKEN,
+        )
+        self.e2e = self._histogram("vllm:e2e_request_latency_seconds", "Whole request.", _WHOLE)
+        self.queue = self._histogram(
+            "vllm:request_queue_time_seconds", "Time in the verifier's queue.", _WHOLE
+        )
+        self.prefill = self._histogram(
+            "vllm:request_prefill_time_seconds", "Time in prefill.", _WHOLE
+        )
+        self.decode = self._histogram(
+            "vllm:request_decode_time_seconds", "First token to last token.", _WHOLE
+        )
+
+    def _speculation(self) -> None:
+        self.drafts = self._counter("vllm:spec_decode_num_drafts", "Rounds that verified a draft.")
+        self.draft_tokens = self._counter(
+            "vllm:spec_decode_num_draft_tokens", "Drafted tokens verified."
+        )
+        self.accepted_tokens = self._counter(
+            "vllm:spec_decode_num_accepted_tokens", "Drafted tokens accepted and delivered."
+        )
+        self.remote_accepted = self._counter(
+            "pilotfish:remote_accepted_tokens", "Of the accepted: from blocks over the wire."
+        )
+        positions = [str(k) for k in range(MAX_POSITIONS)]
+        accepted = self._family(
+            "vllm:spec_decode_num_accepted_tokens_per_pos",
+            "Accepted tokens per draft position.",
+            "position",
+            positions,
+        )
+        drafted = self._family(
+            "pilotfish:spec_decode_num_draft_tokens_per_pos",
+            "Drafted tokens per draft position.",
+            "position",
+            positions,
+        )
+        self._positions = [(drafted[k], accepted[k]) for k in positions]
+        self._rounds = self._family(
+            "pilotfish:rounds",
+            "Decode rounds, drafted or by why nothing was drafted.",
+            "reason",
+            ("drafted", *REASONS, "other"),
+        )
+
+    def _counter(self, name: str, text: str) -> Counter:
+        family = Counter(name, text, list(self._labels), registry=self.registry)
+        return family.labels(**self._labels)
+
+    def _gauge(self, name: str, text: str) -> Gauge:
+        family = Gauge(name, text, list(self._labels), registry=self.registry)
+        return family.labels(**self._labels)
+
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
+        family = Histogram(name, text, list(self._labels), registry=self.registry, buckets=buckets)
+        return family.labels(**self._labels)
+
+    def _family(
+        self, name: str, text: str, label: str, values: tuple[str, ...] | list[str]
+    ) -> dict[str, Counter]:
+        """A counter for each value of one more label, a closed set."""
+        family = Counter(name, text, [*self._labels, label], registry=self.registry)
+        return {value: family.labels(**self._labels, **{label: value}) for value in values}
