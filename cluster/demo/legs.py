@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pilotfish import Client, Delta
+from pilotfish._options import GenerateOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +67,10 @@ def run_leg(
     gaps: list[float] = []
     first_tokens = 0
     speculation = None
-    with client.stream(
-        messages=[{"role": "user", "content": prompt}],
-        max_tokens=max_tokens,
-        temperature=0.0,
-        logprobs=2,
-        speculative_n_max=leg.n_max,
-    ) as deltas:
+    options: GenerateOptions = {"max_tokens": max_tokens, "temperature": 0.0, "logprobs": 2}
+    if leg.n_max is not None:
+        options["speculative_n_max"] = leg.n_max
+    with client.stream(messages=[{"role": "user", "content": prompt}], **options) as deltas:
         for delta in deltas:
             last = time.perf_counter()
             if delta.token_ids and not first:

@@ -1,0 +1,91 @@
+"""The drafter, watched: a benchmark whose drafter was not alive would be a lie (law L6)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import dataclass
+
+from pilotfish import Client
+
+
+class DrafterLost(Exception):
+    """Remote drafting did not happen; says what was found instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """Who runs, as the verifiers and the policy see it, and what has crossed the wire so far."""
+
+    verifier_pids: tuple[int, ...]
+    drafter_pids: tuple[int, ...]
+    links_up: int
+    frames_sent: int
+    frames_received: int
+    blocks_used: int
+    blocks_stale: int
+    blocks_late: int
+
+
+def sight(client: Client) -> Sighting:
+    status = client.status()
+    links = [link for verifier in status.verifiers for link in verifier.links]
+    return Sighting(
+        verifier_pids=tuple(v.pid for v in status.verifiers),
+        drafter_pids=tuple(sorted(d.pid for d in status.drafters)),
+        links_up=sum(link.up for link in links),
+        frames_sent=sum(link.frames_sent for link in links),
+        frames_received=sum(link.frames_received for link in links),
+        blocks_used=sum(link.blocks_used for link in links),
+        blocks_stale=sum(link.blocks_stale for link in links),
+        blocks_late=sum(link.blocks_late for link in links),
+    )
+
+
+def require_alive(now: Sighting, since: Sighting | None = None) -> None:
+    """Raise DrafterLost unless a drafter is up, and the same ones as in `since`."""
+    if not now.drafter_pids:
+        raise DrafterLost("no drafter is registered with the policy")
+    if not now.links_up:
+        raise DrafterLost(f"no verifier is connected to the drafter (pid {now.drafter_pids[0]})")
+    if since is not None and now.drafter_pids != since.drafter_pids:
+        raise DrafterLost(
+            f"the drafter was lost during the run: pid {since.drafter_pids} became "
+            f"{now.drafter_pids}"
+        )
+    gone = [pid for pid in now.drafter_pids if not _running(pid)]
+    if gone:
+        raise DrafterLost(f"the drafter's process {gone[0]} has ended")
+
+
+def await_alive(client: Client, timeout_s: float) -> Sighting:
+    """The first sighting with a drafter up and connected; raises DrafterLost after timeout_s."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        now = sight(client)
+        try:
+            require_alive(now)
+        except DrafterLost:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+            continue
+        return now
+
+
+def kill(pid: int) -> None:
+    """End the drafter for the demonstration of what its loss looks like."""
+    os.kill(pid, signal.SIGKILL)
+
+
+def _running(pid: int) -> bool:
+    """Whether the process exists; one on another host cannot be seen and counts as running when
+    its link is up, which the caller has checked."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
