@@ -1,0 +1,258 @@
+"""The client for asyncio; the blocking client's twin."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack
+
+import grpc
+import grpc.aio
+
+from pilotfish import _channel
+from pilotfish._options import GenerateOptions, Message, generate_request, tokenize_request
+from pilotfish._retry import Deadline, RetryPolicy
+from pilotfish._status import Status, status_of
+from pilotfish._stubs import control_stub, inference_stub
+from pilotfish._trace import trace_metadata
+from pilotfish._types import Delta, Generation, Model, delta_of, generation_of, joined, models_of
+from pilotfish.v1 import control_pb2, inference_pb2
+from pilotfish.v1.inference_pb2_grpc import InferenceStub
+
+_T = TypeVar("_T")
+
+
+class AsyncClient:
+    """A connection to a Pilotfish server, for one event loop; arguments as for `Client`.
+
+        async with AsyncClient("127.0.0.1:8001") as client:
+            async with client.stream("Once upon a time", max_tokens=32) as stream:
+                async for delta in stream:
+                    print(delta.text, end="", flush=True)
+
+    Cancelling the task that waits cancels the call, and the server aborts the request.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        api_key: str | None = None,
+        tls: _channel.TLS = False,
+        timeout: float | None = 600.0,
+        retries: int = 2,
+    ) -> None:
+        self._target = target
+        self._credentials = _channel.credentials(tls)
+        self._metadata = _channel.authorization(api_key)
+        self._timeout = timeout
+        self._retry = RetryPolicy(retries)
+        self._channel: grpc.aio.Channel | None = None
+
+    async def generate(
+        self,
+        prompt: str | None = None,
+        *,
+        messages: Sequence[Message] | None = None,
+        tokens: Sequence[int] | None = None,
+        **options: Unpack[GenerateOptions],
+    ) -> Generation:
+        """The whole output; see `Client.generate`."""
+        request = generate_request(prompt, messages, tokens, options)
+        method = self._inference.Generate
+        return generation_of(await self._unary(method, request, self._deadline(options), options))
+
+    def stream(
+        self,
+        prompt: str | None = None,
+        *,
+        messages: Sequence[Message] | None = None,
+        tokens: Sequence[int] | None = None,
+        **options: Unpack[GenerateOptions],
+    ) -> AsyncStream:
+        """The output as it is written; see `Client.stream`. Not a coroutine."""
+        request = generate_request(prompt, messages, tokens, options)
+        metadata = self._metadata + trace_metadata(options)
+
+        def start(timeout: float | None) -> Any:
+            return self._inference.GenerateStream(request, timeout=timeout, metadata=metadata)
+
+        return AsyncStream(start, self._deadline(options), self._retry, request.model)
+
+    async def models(self) -> list[Model]:
+        """What the server serves."""
+        response: inference_pb2.ModelsResponse = await self._unary(
+            self._inference.Models, inference_pb2.ModelsRequest(), self._deadline({}), {}
+        )
+        return models_of(response)
+
+    async def tokenize(
+        self,
+        text: str | None = None,
+        *,
+        messages: Sequence[Message] | None = None,
+        model: str = "",
+    ) -> list[int]:
+        """Token ids of a text, or of a chat under the model's template."""
+        request = tokenize_request(text, messages, model)
+        response: inference_pb2.TokenizeResponse = await self._unary(
+            self._inference.Tokenize, request, self._deadline({}), {}
+        )
+        return list(response.ids)
+
+    async def status(self) -> Status:
+        """Verifiers, drafters and the newest policy snapshot."""
+        response: control_pb2.Status = await self._unary(
+            control_stub(self._connected()).GetStatus,
+            control_pb2.StatusRequest(),
+            self._deadline({}),
+            {},
+        )
+        return status_of(response)
+
+    async def close(self) -> None:
+        """Cancel whatever runs and close the connection."""
+        if self._channel is not None:
+            await self._channel.close(None)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    @property
+    def _inference(self) -> InferenceStub:
+        return inference_stub(self._connected())
+
+    def _connected(self) -> grpc.aio.Channel:
+        """The channel belongs to the loop that runs at its first use."""
+        if self._channel is None:
+            options = _channel.channel_options(self._target)
+            self._channel = (
+                grpc.aio.insecure_channel(self._target, options)
+                if self._credentials is None
+                else grpc.aio.secure_channel(self._target, self._credentials, options)
+            )
+        return self._channel
+
+    def _deadline(self, options: GenerateOptions) -> Deadline:
+        return Deadline(options.get("timeout", self._timeout), time.monotonic())
+
+    async def _unary(
+        self,
+        method: Callable[..., Awaitable[_T]],
+        request: Any,
+        deadline: Deadline,
+        options: GenerateOptions,
+    ) -> _T:
+        metadata = self._metadata + trace_metadata(options)
+        for attempt in itertools.count():
+            left = deadline.left(time.monotonic())
+            try:
+                return await method(request, timeout=left, metadata=metadata)
+            except grpc.RpcError as error:
+                failure = _channel.error_of(error)
+                left = deadline.left(time.monotonic())
+                pause = self._retry.pause(attempt, failure, left, random.random())
+                if pause is None:
+                    raise failure from error
+            await asyncio.sleep(pause)
+        raise AssertionError("the count of attempts has no end")
+
+
+class AsyncStream:
+    """`Stream` for asyncio; it starts when the first delta is awaited."""
+
+    def __init__(
+        self,
+        start: Callable[[float | None], Any],
+        deadline: Deadline,
+        retry: RetryPolicy,
+        model: str,
+    ) -> None:
+        self._start = start
+        self._deadline = deadline
+        self._retry = retry
+        self._model = model
+        self._call: Any = None
+        self._deltas: list[Delta] = []
+        self._closed = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Delta:
+        if self._deltas and self._deltas[-1].finish_reason:
+            raise StopAsyncIteration
+        for attempt in itertools.count():
+            if self._closed:
+                raise _channel.closed()
+            try:
+                return await self._receive()
+            except grpc.RpcError as error:
+                await asyncio.sleep(self._pause(attempt, error))
+                self._call = None
+        raise AssertionError("the count of attempts has no end")
+
+    async def read(self) -> Generation:
+        """Wait for the rest; the whole output, deltas already taken included."""
+        async for _ in self:
+            pass
+        return joined(self._deltas, self._model)
+
+    async def close(self) -> None:
+        """Cancel the request unless it has finished; as often as you like."""
+        self._closed = True
+        if self._call is not None:
+            self._call.cancel()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def _receive(self) -> Delta:
+        if self._call is None:
+            self._call = self._start(self._deadline.left(time.monotonic()))
+        message = await self._read(self._call)
+        if not isinstance(message, inference_pb2.GenerateDelta):
+            raise _channel.incomplete()
+        delta = delta_of(message)
+        self._deltas.append(delta)
+        return delta
+
+    async def _read(self, call: Any) -> object:
+        """The next message, or grpc's end-of-stream mark."""
+        try:
+            return await call.read()
+        except asyncio.CancelledError:
+            # A close() by another task looks like a cancellation of this one, which it is not.
+            task = asyncio.current_task()
+            if self._closed and task is not None and not task.cancelling():
+                raise _channel.closed() from None
+            raise
+
+    def _pause(self, attempt: int, error: grpc.RpcError) -> float:
+        """Seconds before another attempt; raises the typed error when there is none."""
+        failure = _channel.closed() if self._closed else _channel.error_of(error)
+        left = self._deadline.left(time.monotonic())
+        pause = self._retry.pause(attempt, failure, left, random.random())
+        if pause is None or self._deltas:
+            raise failure from error
+        return pause

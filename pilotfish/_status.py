@@ -1,0 +1,111 @@
+"""What the servers behind the door are doing, as plain records (control.proto)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pilotfish.v1 import control_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True)
+class DrafterStatus:
+    """A drafter whose lease is valid."""
+
+    drafter: str
+    address: str
+    mechanism: str
+    pid: int
+    max_sessions: int
+
+
+@dataclass(frozen=True, slots=True)
+class CohortPlan:
+    """How one cohort is served. depth 0 is standard decode; mechanism "" is any."""
+
+    cohort: str
+    mechanism: str
+    depth: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LinkStatus:
+    """One verifier's view of one drafter."""
+
+    drafter: str
+    mechanism: str
+    up: bool
+    pid: int
+    frames_sent: int
+    frames_received: int
+    blocks_used: int
+    blocks_stale: int
+    blocks_late: int
+
+
+@dataclass(frozen=True, slots=True)
+class VerifierStatus:
+    verifier: str
+    pid: int
+    running: int
+    waiting: int
+    free_blocks: int
+    total_blocks: int
+    links: tuple[LinkStatus, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """(term, version) of the newest policy snapshot, and what it says."""
+
+    term: int
+    version: int
+    fallback: CohortPlan
+    cohorts: tuple[CohortPlan, ...]
+    drafters: tuple[DrafterStatus, ...]
+    verifiers: tuple[VerifierStatus, ...]
+
+
+def status_of(message: pb.Status) -> Status:
+    snapshot = message.snapshot
+    return Status(
+        term=snapshot.term,
+        version=snapshot.version,
+        fallback=_plan(snapshot.fallback),
+        cohorts=tuple(_plan(plan) for plan in snapshot.cohorts),
+        drafters=tuple(
+            DrafterStatus(d.drafter, d.address, d.mechanism, d.pid, d.max_sessions)
+            for d in snapshot.drafters
+        ),
+        verifiers=tuple(_verifier(verifier) for verifier in message.verifiers),
+    )
+
+
+def _plan(plan: pb.CohortPlan) -> CohortPlan:
+    return CohortPlan(plan.cohort, plan.mechanism, plan.depth, plan.reason)
+
+
+def _verifier(message: pb.VerifierStatus) -> VerifierStatus:
+    return VerifierStatus(
+        verifier=message.verifier,
+        pid=message.pid,
+        running=message.running,
+        waiting=message.waiting,
+        free_blocks=message.free_blocks,
+        total_blocks=message.total_blocks,
+        links=tuple(_link(link) for link in message.links),
+    )
+
+
+def _link(link: pb.LinkStatus) -> LinkStatus:
+    return LinkStatus(
+        drafter=link.drafter,
+        mechanism=link.mechanism,
+        up=link.up,
+        pid=link.pid,
+        frames_sent=link.frames_sent,
+        frames_received=link.frames_received,
+        blocks_used=link.blocks_used,
+        blocks_stale=link.blocks_stale,
+        blocks_late=link.blocks_late,
+    )
