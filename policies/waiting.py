@@ -1,0 +1,152 @@
+"""How long a step may wait for blocks that are late (DESIGN §7).
+
+A row whose block is late joins as a one-token row and uses the still-matching tail of the block in
+the next step, so no row is held back; the step itself may wait, when a share f of its rows is
+missing, at most
+
+    w* = f · T_step · (2·a1 + S2) / E
+
+with a1 the first acceptance, S2 the summed survival of positions 2 … D and E = 1 + a1 + S2 the
+expected tokens. The wait is capped by what live arrivals say: never past their 95th percentile
+plus a margin, and not at all when an arrival within it is unlikely.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+MAX_POSITIONS = 32
+MEMORY = 400.0
+"""Rounds a count remembers, on average."""
+PRIOR = 0.6
+PRIOR_WEIGHT = 8.0
+WINDOW = 128
+CAP_QUANTILE = 0.95
+MARGIN = 1.25
+MARGIN_S = 0.001
+MIN_ARRIVAL = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """Discounted counts by position: how often position k was decided, and accepted. A position
+    behind a rejected one was never decided: it is censored, not a failure."""
+
+    decided: tuple[float, ...] = ()
+    accepted: tuple[float, ...] = ()
+
+
+def verified(state: Acceptance, drafted: int, accepted: int) -> Acceptance:
+    """One block of `drafted` tokens of which the target took `accepted`."""
+    drafted = min(drafted, MAX_POSITIONS)
+    reach = min(accepted + 1, drafted)
+    keep = 1.0 - 1.0 / MEMORY
+    size = max(reach, len(state.decided))
+    decided = [*state.decided, *[0.0] * (size - len(state.decided))]
+    kept = [*state.accepted, *[0.0] * (size - len(state.accepted))]
+    for k in range(reach):
+        decided[k] = decided[k] * keep + 1.0
+        kept[k] = kept[k] * keep + (k < accepted)
+    return Acceptance(tuple(decided), tuple(kept))
+
+
+def survival(state: Acceptance, depth: int) -> tuple[float, ...]:
+    """P(the first k tokens are all accepted) for k = 1 … depth. The prior of a position is the
+    estimate of the one before it."""
+    result: list[float] = []
+    chance, rate = 1.0, PRIOR
+    for k in range(min(depth, MAX_POSITIONS)):
+        decided = state.decided[k] if k < len(state.decided) else 0.0
+        accepted = state.accepted[k] if k < len(state.accepted) else 0.0
+        rate = (accepted + PRIOR_WEIGHT * rate) / (decided + PRIOR_WEIGHT)
+        chance *= rate
+        result.append(chance)
+    return tuple(result)
+
+
+def worth_s(share: float, step_s: float, survive: tuple[float, ...]) -> float:
+    """w*: beyond it the step earns more by going without the missing rows' blocks."""
+    if not survive or share <= 0.0 or step_s <= 0.0:
+        return 0.0
+    first, later = survive[0], math.fsum(survive[1:])
+    return min(share, 1.0) * step_s * (2.0 * first + later) / (1.0 + first + later)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """The newest answers of a drafter: (seconds from ask to answer, answered). An ask that was
+    given up after so many seconds is a censored sample."""
+
+    samples: tuple[tuple[float, bool], ...] = ()
+
+
+def arrived(state: Arrivals, seconds: float) -> Arrivals:
+    return Arrivals((*state.samples[-(WINDOW - 1) :], (max(seconds, 0.0), True)))
+
+
+def given_up(state: Arrivals, seconds: float) -> Arrivals:
+    return Arrivals((*state.samples[-(WINDOW - 1) :], (max(seconds, 0.0), False)))
+
+
+@dataclass(frozen=True, slots=True)
+class ArrivalLaw:
+    """P(not arrived by t) as a falling staircase: (t, value from t on), ascending in t.
+
+    Kaplan and Meier's estimator: a censored sample only says "not yet", so it neither shrinks the
+    quantiles (it is no fast answer) nor inflates them (none exceeds the slowest real answer)."""
+
+    steps: tuple[tuple[float, float], ...]
+
+    def late(self, seconds: float) -> float:
+        """P(an answer takes longer than `seconds`)."""
+        value = 1.0
+        for at, after in self.steps:
+            if at > seconds:
+                break
+            value = after
+        return value
+
+    def quantile(self, share: float) -> float:
+        """The time by which `share` of the asks are answered, at most the slowest answer seen."""
+        for at, after in self.steps:
+            if 1.0 - after >= share:
+                return at
+        return self.steps[-1][0] if self.steps else 0.0
+
+
+def arrival_law(state: Arrivals) -> ArrivalLaw | None:
+    """None without samples: nothing is known yet."""
+    if not state.samples:
+        return None
+    steps: list[tuple[float, float]] = []
+    at_risk, value = len(state.samples), 1.0
+    for seconds, answered in sorted(state.samples, key=lambda s: (s[0], not s[1])):
+        if answered:
+            value *= 1.0 - 1.0 / at_risk
+            steps.append((seconds, value))
+        at_risk -= 1
+    return ArrivalLaw(tuple(steps))
+
+
+def wait_s(
+    *, share: float, step_s: float, survive: tuple[float, ...], law: ArrivalLaw | None, age_s: float
+) -> float:
+    """How long to wait from now, in seconds; 0 is not at all.
+
+    share: rows of the step without a block. age_s: how long ago the newest of their asks was sent.
+    """
+    budget_s = worth_s(share, step_s, survive)
+    if law is None or budget_s <= 0.0:
+        return budget_s
+    budget_s = min(budget_s, patience_s(law) - age_s)
+    if budget_s <= 0.0:
+        return 0.0
+    still_out = law.late(age_s)
+    within = 1.0 - law.late(age_s + budget_s) / still_out if still_out > 0.0 else 1.0
+    return budget_s if within >= MIN_ARRIVAL else 0.0
+
+
+def patience_s(law: ArrivalLaw | None) -> float:
+    """After so long an answer is overdue: the cap quantile plus a margin."""
+    return 0.0 if law is None else law.quantile(CAP_QUANTILE) * MARGIN + MARGIN_S
