@@ -13,7 +13,7 @@ from typing import cast
 from cluster.gateway.errors import RequestFailed
 from cluster.gateway.stops import StopMatcher
 from cluster.gateway.text import TextCodec
-from cluster.gateway.types import Backend, Chunk, Delta, Finish, GenerateSpec, Stats
+from cluster.gateway.types import PREFILL, Backend, Chunk, Delta, Finish, GenerateSpec, Stats
 
 
 class Assembler:
@@ -91,7 +91,7 @@ class Assembler:
             stats.per_step_drafted.append(chunk.drafted)
             stats.per_step_accepted.append(accepted)
             stats.mechanisms[chunk.mechanism] = stats.mechanisms.get(chunk.mechanism, 0) + 1
-        elif chunk.reason:
+        elif chunk.reason and chunk.reason != PREFILL:
             stats.reasons[chunk.reason] = stats.reasons.get(chunk.reason, 0) + 1
 
 

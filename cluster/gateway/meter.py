@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 from cluster.gateway.metrics import GatewayMetrics
-from cluster.gateway.types import Delta, GenerateSpec, Timing
+from cluster.gateway.types import PREFILL, Delta, GenerateSpec, Timing
 
 
 class RequestMeter:
@@ -54,7 +54,7 @@ class RequestMeter:
             self._arrived(now, tokens)
         if delta.drafted:
             self._drafted(delta)
-        elif delta.reason:
+        elif delta.reason and delta.reason != PREFILL:
             self._metrics.rounds(delta.reason).inc()
         if delta.finish is None:
             return None

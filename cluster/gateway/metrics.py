@@ -20,20 +20,9 @@ MAX_POSITIONS = 32  # the largest D; positions beyond share the last label
 
 # Why a round had no draft; anything else counts as "other".
 REASONS = (
-    "cold",
-    "configured",
-    "no-drafter",
-    "late",
-    "stale",
-    "isolated",
-    "fault",
-    "empty",
-    "policy",
-    "request",
-    "budget",
-    "context",
-    "overloaded",
-)
+    "configured", "off", "depth-0", "client", "limit", "no-drafter", "cold", "late", "stale",
+    "isolated", "fault", "evicted", "overloaded", "empty", "policy", "budget", "context",
+)  # fmt: skip
 FINISHED = ("stop", "length", "abort", "error")
 
 _TTFT = (

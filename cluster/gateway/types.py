@@ -14,6 +14,7 @@ from typing import Literal, Protocol, runtime_checkable
 from actors.sampling.params import SamplingParams
 
 Finish = Literal["stop", "length"]
+PREFILL = "prefill"  # the `reason` of a prefill's token: it belongs to no round
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,8 @@ class Stats:
     """Speculation counts of what was delivered, trimmed like the text (law L6).
 
     rounds: those that verified a draft; per_step_* have one entry for each of them.
-    reasons: undrafted rounds by why nothing was drafted. mechanisms: rounds by who drafted.
+    reasons: undrafted rounds by why nothing was drafted, prefill apart.
+    mechanisms: drafted rounds by who drafted.
     queue_s, prefill_s: as the first verifier told them.
     """
 
