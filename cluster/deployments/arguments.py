@@ -1,0 +1,65 @@
+"""From a YAML or CLI mapping to `AppArgs`, with errors that a person can act on."""
+
+from __future__ import annotations
+
+import difflib
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from cluster.config import AppArgs
+
+
+class ArgumentsError(ValueError):
+    """One line for each bad argument; an unknown key comes with the known ones."""
+
+
+def parse_args(args: AppArgs | Mapping[str, Any]) -> AppArgs:
+    """Validate the arguments of `build`. Raises ArgumentsError."""
+    if isinstance(args, AppArgs):
+        return _servable(args)
+    try:
+        return _servable(AppArgs.model_validate(dict(args)))
+    except ValidationError as error:
+        lines = [_line(item["type"], item["loc"], item["msg"]) for item in error.errors()]
+        raise ArgumentsError("; ".join(lines)) from None
+
+
+def _servable(args: AppArgs) -> AppArgs:
+    if args.verifier.num_replicas < 1:
+        raise ArgumentsError("verifier.num_replicas: at least one verifier is needed")
+    return args
+
+
+def _line(kind: str, loc: Sequence[str | int], message: str) -> str:
+    path = ".".join(str(part) for part in loc)
+    if kind != "extra_forbidden":
+        return f"{path}: {message}" if path else message
+    known = sorted(_model_at(AppArgs, loc[:-1]).model_fields)
+    near = difflib.get_close_matches(str(loc[-1]), known, n=1)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    return f"{path}: unknown key{hint}; known keys: {', '.join(known)}"
+
+
+def _model_at(model: type[BaseModel], loc: Sequence[str | int]) -> type[BaseModel]:
+    """The model that holds the field at `loc`; optional fields are looked through."""
+    for part in loc:
+        field = model.model_fields.get(str(part))
+        inner = None if field is None else _model_in(field.annotation)
+        if inner is None:
+            break
+        model = inner
+    return model
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    options = (
+        typing.get_args(annotation)
+        if typing.get_origin(annotation) in (typing.Union, types.UnionType)
+        else (annotation,)
+    )
+    models = (o for o in options if isinstance(o, type) and issubclass(o, BaseModel))
+    return next(models, None)

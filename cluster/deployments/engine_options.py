@@ -1,0 +1,60 @@
+"""From the application's arguments to what engines and drafters are started with. Pure."""
+
+from __future__ import annotations
+
+from actors.engine.options import EngineOptions
+from actors.policy.service import PolicyOptions
+from cluster.config import AppArgs, PoolArgs
+
+
+def engine_options(args: AppArgs, verifier_id: str) -> EngineOptions:
+    """model_path and tokenizer_path are still names here; the engine's node resolves them."""
+    speculative = args.speculative_config
+    return EngineOptions(
+        model_path=args.model,
+        tokenizer_path=args.tokenizer or "",
+        revision=args.revision,
+        verifier_id=verifier_id,
+        served_model_name=served_model_name(args),
+        dtype=args.dtype,
+        device=device(args.verifier),
+        threads=threads(args.verifier),
+        max_model_len=args.max_model_len,
+        max_num_seqs=args.max_num_seqs,
+        max_num_batched_tokens=args.max_num_batched_tokens,
+        max_num_queued_reqs=args.max_num_queued_reqs,
+        block_size=args.block_size,
+        kv_cache_memory_bytes=args.kv_cache_memory_bytes,
+        placement="remote" if speculative is None else speculative.placement,
+    )
+
+
+def policy_options(args: AppArgs) -> PolicyOptions:
+    speculative = args.speculative_config
+    return PolicyOptions(
+        depth=0 if speculative is None else speculative.num_speculative_tokens,
+        colocated=speculative is not None and speculative.placement == "colocated",
+        expected_drafters=drafter_replicas(args),
+    )
+
+
+def drafter_replicas(args: AppArgs) -> int:
+    """Drafter processes of their own; none without speculation or with co-located drafting."""
+    speculative = args.speculative_config
+    if speculative is None or speculative.placement != "remote":
+        return 0
+    return args.drafter.num_replicas
+
+
+def served_model_name(args: AppArgs) -> str:
+    return args.served_model_name or args.model
+
+
+def threads(pool: PoolArgs) -> int:
+    """torch threads of one replica: what was asked for, else its share of CPUs."""
+    return pool.threads if pool.threads is not None else max(1, int(pool.num_cpus))
+
+
+def device(pool: PoolArgs) -> str:
+    """With GPUs the accelerator Ray gave ("auto"); a pool without never looks for one."""
+    return "auto" if pool.num_gpus > 0 else "cpu"

@@ -1,0 +1,9 @@
+"""Names of the Serve application and its deployments: YAML files and operators use them."""
+
+from __future__ import annotations
+
+APP = "pilotfish"
+GATEWAY = "Gateway"
+VERIFIER = "Verifier"
+DRAFTER = "Drafter"
+POLICY = "Policy"

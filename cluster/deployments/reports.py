@@ -1,0 +1,37 @@
+"""From an engine's statistics to what the control plane says of a verifier. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pilotfish.v1 import control_pb2 as pb
+
+_LINK_FIELDS = tuple(field.name for field in pb.LinkStatus.DESCRIPTOR.fields)
+
+
+def verifier_status(verifier: str, stats: Mapping[str, Any]) -> pb.VerifierStatus:
+    """A VerifierStatus of `EngineService.stats()`; what the engine does not say stays 0."""
+    return pb.VerifierStatus(
+        verifier=verifier,
+        pid=int(stats.get("pid", 0)),
+        running=int(stats.get("running", 0)),
+        waiting=int(stats.get("waiting", 0)),
+        free_blocks=int(stats.get("free_blocks", 0)),
+        total_blocks=int(stats.get("total_blocks", 0)),
+        links=[link_status(link) for link in stats.get("links", ())],
+    )
+
+
+def link_status(link: Mapping[str, Any]) -> pb.LinkStatus:
+    return pb.LinkStatus(**{name: link[name] for name in _LINK_FIELDS if name in link})
+
+
+def autoscaling_stats(status: pb.VerifierStatus) -> dict[str, float]:
+    """Load that Serve cannot see: tokens never pass through it."""
+    used = status.total_blocks - status.free_blocks
+    return {
+        "running": float(status.running),
+        "waiting": float(status.waiting),
+        "kv_used_share": used / status.total_blocks if status.total_blocks else 0.0,
+    }

@@ -1,0 +1,178 @@
+"""Start the whole application and end it cleanly: `pilotfish serve`, the demo, the tests.
+
+Without an address a private Ray starts on this machine and goes with us; with one the application
+joins that cluster, and only the application goes at the end.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+
+from cluster import serving_local
+from cluster.config import AppArgs
+from cluster.deployments import names
+from cluster.serving_wait import Progress, ServingError, until_running
+
+LINKS_TIMEOUT_S = 20.0
+
+
+@dataclass(slots=True)
+class Running:
+    """A running application; `stop` ends it and everything that was started for it."""
+
+    http_url: str
+    grpc_address: str
+    model: str
+    args: AppArgs
+    _stack: ExitStack
+
+    def stop(self) -> None:
+        """Idempotent; takes seconds."""
+        self._stack.close()
+
+    def __enter__(self) -> Running:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def start(
+    args: AppArgs,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    address: str | None = None,
+    *,
+    console: Console | None = None,
+) -> Running:
+    """Start serving at http://host:port and return once it answers. Raises ServingError.
+
+    address: of an existing Ray cluster ("auto", host:port); None starts a private Ray.
+    console: shows what is being waited for; None shows nothing.
+    """
+    if address is None:
+        check_port(host, port, "--port")
+        if args.gateway.grpc_port:
+            check_port(args.gateway.grpc_host, args.gateway.grpc_port, "--grpc-port")
+        _pull(args, console)
+    stack = ExitStack()
+    with Progress(console) as progress:
+        try:
+            args = _on_ray(stack, args, address, progress)
+            endpoints = _deploy(stack, args, host, port, progress)
+        except BaseException:
+            progress.say("stopping")
+            stack.close()
+            raise
+    return Running(
+        http_url=f"http://{_bracketed(host)}:{port}",
+        grpc_address=endpoints["grpc"],
+        model=endpoints["model"],
+        args=args,
+        _stack=stack,
+    )
+
+
+def check_port(host: str, port: int, flag: str) -> None:
+    """Raises ServingError when nothing can listen there, before anything has been started."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        # As servers do: a connection that has just ended must not look like a busy port.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise ServingError(
+                f"cannot listen on {host}:{port} ({reason}); choose another with {flag}"
+            ) from None
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port nobody listens on now."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
+
+
+def _pull(args: AppArgs, console: Console | None) -> None:
+    """Bring the models here first, where the terminal can show how far it is."""
+    from cluster.models.errors import ModelStoreError
+    from cluster.models.progress import Silent, TerminalProgress
+    from cluster.models.resolve import resolve
+
+    progress = TerminalProgress(console) if console is not None else Silent()
+    try:
+        if isinstance(progress, TerminalProgress):
+            with progress:
+                resolve(args.model, args.revision, progress)
+        else:
+            resolve(args.model, args.revision, progress)
+    except ModelStoreError as error:
+        raise ServingError(str(error)) from None
+
+
+def _on_ray(stack: ExitStack, args: AppArgs, address: str | None, progress: Progress) -> AppArgs:
+    """A Ray to run on; on a private one the verifiers share this machine's cores."""
+    if address is not None:
+        import ray
+
+        progress.say(f"joining Ray at {address}")
+        try:
+            ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise ServingError(f"cannot join Ray at {address}: {error}") from None
+        stack.callback(ray.shutdown)
+        return args
+    stack.enter_context(serving_local.environment())
+    progress.say("starting Ray")
+    from cluster.app import cpus, gpus
+
+    local = serving_local.LocalRay(cpus(args), gpus(args))
+    stack.callback(local.stop)
+    if args.verifier.threads is not None:
+        return args
+    share = max(1, serving_local.usable_cores() // args.verifier.num_replicas)
+    verifier = args.verifier.model_copy(update={"threads": share})
+    return args.model_copy(update={"verifier": verifier})
+
+
+def _deploy(
+    stack: ExitStack, args: AppArgs, host: str, port: int, progress: Progress
+) -> dict[str, str]:
+    from ray import serve
+    from ray.serve.api import RunTarget, run_many
+
+    from cluster.app import build
+
+    logging.getLogger("ray.serve").setLevel(logging.ERROR)
+    quiet = {"log_level": "WARNING"}
+    progress.say("starting Ray Serve")
+    serve.start(
+        http_options={"host": host, "port": port, "request_timeout_s": None},
+        logging_config=quiet,
+    )
+    stack.callback(_delete)
+    target = RunTarget(target=build(args), name=names.APP, route_prefix="/", logging_config=quiet)
+    (handle,) = run_many([target], wait_for_applications_running=False)
+    until_running(names.APP, progress)
+    endpoints: dict[str, str] = handle.endpoints.remote().result(timeout_s=30.0)
+    progress.say("connecting drafters")
+    handle.wait_for_drafters.remote(LINKS_TIMEOUT_S).result(timeout_s=LINKS_TIMEOUT_S + 10.0)
+    return endpoints
+
+
+def _delete() -> None:
+    from ray import serve
+
+    serve.delete(names.APP)
+
+
+def _bracketed(host: str) -> Any:
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,125 @@
+"""A Ray of our own on this machine: private, quiet, small, and gone when we stop.
+
+Ray reads its settings from the environment when it is imported and when its processes start, so
+everything here is set before the first `import ray` and put back at the end.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import secrets
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+OBJECT_STORE_BYTES = 128 << 20
+"""Tokens and features never pass through the object store; Ray wants some of it all the same."""
+
+_QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_DEDUP_LOGS": "0",
+    # The rest keeps an idle server idle: Ray's and Serve's own timers, ten a second by default.
+    "RAY_SERVE_CONTROL_LOOP_INTERVAL_S": "0.5",
+    "RAY_SERVE_METRICS_EXPORT_INTERVAL_MS": "10000",
+    "RAY_SERVE_EVENT_LOOP_MONITORING_INTERVAL_S": "60",
+    "RAY_LOG_MONITOR_MANY_FILES_THRESHOLD": "0",
+    "LOG_NAME_UPDATE_INTERVAL_S": "10",
+    "RAY_enable_metrics_collection": "0",
+    "RAY_metrics_report_interval_ms": "60000",
+    "RAY_task_events_report_interval_ms": "0",
+    "RAY_event_stats": "0",
+    "RAY_raylet_report_resources_period_milliseconds": "1000",
+    "RAY_gcs_pull_resource_loads_period_milliseconds": "5000",
+}
+
+
+def usable_cores() -> int:
+    """Cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def logical_cpus(wanted: float, cores: int) -> int:
+    """What the local Ray is told it has.
+
+    Ray's CPUs are admission tickets, not cores: it starts nothing it has no ticket for. On one
+    machine the parts of the application are mostly idle or wait for each other (a drafter drafts
+    while its verifier does not), so a small machine gets as many tickets as the application asks
+    for; torch threads are pinned by their own settings.
+    """
+    return max(cores, math.ceil(wanted))
+
+
+@contextmanager
+def environment() -> Iterator[None]:
+    """Ray's settings for a private cluster; what the user has set stays as it is."""
+    settings = dict(_QUIET)
+    if not {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys():
+        # A token of this cluster's own: Ray's default writes one into the home folder.
+        settings |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    settings["PYTHONPATH"] = _import_path()
+    before = {name: os.environ.get(name) for name in settings}
+    for name, value in settings.items():
+        if name == "PYTHONPATH" or name not in os.environ:
+            os.environ[name] = value
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = old
+
+
+def _import_path() -> str:
+    """PYTHONPATH with the folder our packages lie in: workers start elsewhere, and a checkout
+    that is not installed must serve as well as a wheel."""
+    root = str(Path(__file__).resolve().parent.parent)
+    paths = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
+    if root not in paths and "site-packages" not in root:
+        paths.append(root)
+    return os.pathsep.join(paths)
+
+
+class LocalRay:
+    """One private Ray; `stop` leaves neither processes nor files."""
+
+    def __init__(self, num_cpus: float, num_gpus: float) -> None:
+        """Start it. num_cpus, num_gpus: what the application asks for, in Ray's units."""
+        import ray
+
+        # Socket paths below it must stay under 107 bytes, hence a short base.
+        base = "/tmp" if sys.platform != "win32" and os.access("/tmp", os.W_OK) else None
+        self._folder = Path(tempfile.mkdtemp(prefix="pf-", dir=base))
+        try:
+            ray.init(
+                address="local",
+                num_cpus=logical_cpus(num_cpus, usable_cores()),
+                include_dashboard=False,
+                object_store_memory=OBJECT_STORE_BYTES,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                _temp_dir=str(self._folder),
+            )
+        except BaseException:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
+        missing = num_gpus - ray.cluster_resources().get("GPU", 0.0)
+        if missing > 0:
+            self.stop()
+            raise RuntimeError(f"{missing:g} more GPUs are asked for than this machine has")
+
+    @property
+    def logs(self) -> Path:
+        return self._folder / "session_latest" / "logs"
+
+    def stop(self) -> None:
+        import ray
+
+        ray.shutdown()
+        shutil.rmtree(self._folder, ignore_errors=True)
