@@ -1,0 +1,49 @@
+"""What a drafter is built from; plain values, so it crosses process borders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+Option = str | int | float | bool
+
+
+@dataclass(frozen=True, slots=True)
+class DrafterConfig:
+    """One mechanism and what it must know of the target. The first fields are those of the
+    speculative configuration, under the same names.
+
+    method: a name of `actors.drafters.table.BUILDERS`.
+    model: draft_model: a Hugging Face id or folder; custom_class: module:Class.
+    options: custom_class: keyword arguments of the class.
+    num_speculative_tokens: the longest block ever asked for.
+    suffix_decoding_max_cached_requests: finished responses that stay in the shared trees of all
+        tenants together; 0 is off. suffix_decoding_max_cached_tokens bounds their sum.
+    suffix_decoding_share_untenanted: whether sessions without a tenant count as one tenant (a
+        deployment of one team) or share nothing.
+    target_vocab_size: rows of the target's output embedding; 0 is unknown.
+    target_tokenizer: folder or id of the target's tokenizer; "" leaves it unchecked.
+    max_context: positions the target serves (max_model_len); 0 is no bound.
+    prefill_rows: a draft model's rows of one forward that catches up, all sessions together.
+    """
+
+    method: str
+    model: str | None = None
+    revision: str | None = None
+    num_speculative_tokens: int = 4
+    prompt_lookup_max: int = 5
+    prompt_lookup_min: int = 2
+    suffix_decoding_max_tree_depth: int = 24
+    suffix_decoding_max_cached_requests: int = 0
+    suffix_decoding_max_cached_tokens: int = 250_000
+    suffix_decoding_max_spec_factor: float = 1.0
+    suffix_decoding_min_token_prob: float = 0.1
+    suffix_decoding_share_untenanted: bool = True
+    options: Mapping[str, Option] = field(default_factory=dict)
+    target_vocab_size: int = 0
+    target_tokenizer: str = ""
+    dtype: str = "auto"
+    device: str = "cpu"
+    threads: int | None = None
+    max_context: int = 0
+    prefill_rows: int = 256
