@@ -1,0 +1,270 @@
+"""Records and the wire's messages, both ways. Whatever a peer controls is checked here, before
+anything is allocated for it.
+
+bf16 tensors travel as raw little-endian bytes: one copy in, one copy out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from actors.contracts import Commit, DrafterInfo, OpenSession, Proposal, SessionKey
+from actors.exchange.compat import Compat
+from actors.exchange.limits import MAX_COMMIT, MAX_DETAIL, MAX_REQUEST_ID, Limits
+from actors.sampling.params import SamplingParams
+from pilotfish.v1 import common_pb2, exchange_pb2
+
+_DTYPES = {"bf16": torch.bfloat16, "f32": torch.float32}
+_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+_MAX_BIASES = 1024
+_MAX_STOP_IDS = 1024
+_MAX_LOGPROBS = 1024
+
+
+class WireError(ValueError):
+    """A message that cannot be taken. `field` names the part that is wrong."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}")
+        self.field = field
+
+
+# ---------------------------------------------------------------------------------- sampling
+
+
+def sampling_to_pb(params: SamplingParams) -> common_pb2.Sampling:
+    return common_pb2.Sampling(
+        temperature=params.temperature,
+        top_k=params.top_k,
+        top_p=params.top_p,
+        min_p=params.min_p,
+        repetition_penalty=params.repetition_penalty,
+        presence_penalty=params.presence_penalty,
+        frequency_penalty=params.frequency_penalty,
+        logit_bias=[common_pb2.TokenBias(token=t, bias=b) for t, b in params.logit_bias],
+        seed=params.seed,
+        max_tokens=params.max_tokens,
+        min_tokens=params.min_tokens,
+        stop_token_ids=sorted(params.stop_token_ids),
+        ignore_eos=params.ignore_eos,
+        logprobs=params.logprobs,
+    )
+
+
+def sampling_from_pb(message: common_pb2.Sampling) -> SamplingParams:
+    """Raises WireError with the field's name. No field has an implied default."""
+    _check(0.0 <= message.temperature < math.inf, "temperature", "must be finite and at least 0")
+    _check(0.0 < message.top_p <= 1.0, "top_p", "must be in (0, 1]")
+    _check(0.0 <= message.min_p <= 1.0, "min_p", "must be in [0, 1]")
+    _check(
+        0.0 < message.repetition_penalty < math.inf, "repetition_penalty", "must be finite and > 0"
+    )
+    for name in ("presence_penalty", "frequency_penalty"):
+        _check(math.isfinite(getattr(message, name)), name, "must be finite")
+    _check(len(message.logit_bias) <= _MAX_BIASES, "logit_bias", f"more than {_MAX_BIASES}")
+    _check(all(math.isfinite(b.bias) for b in message.logit_bias), "logit_bias", "must be finite")
+    _check(
+        len(message.stop_token_ids) <= _MAX_STOP_IDS, "stop_token_ids", f"more than {_MAX_STOP_IDS}"
+    )
+    wants_logprobs = message.HasField("logprobs")
+    _check(
+        not wants_logprobs or message.logprobs <= _MAX_LOGPROBS,
+        "logprobs",
+        f"more than {_MAX_LOGPROBS}",
+    )
+    return SamplingParams(
+        temperature=message.temperature,
+        top_k=message.top_k,
+        top_p=message.top_p,
+        min_p=message.min_p,
+        repetition_penalty=message.repetition_penalty,
+        presence_penalty=message.presence_penalty,
+        frequency_penalty=message.frequency_penalty,
+        logit_bias=tuple((b.token, b.bias) for b in message.logit_bias),
+        seed=message.seed,
+        max_tokens=message.max_tokens,
+        min_tokens=message.min_tokens,
+        stop_token_ids=frozenset(message.stop_token_ids),
+        ignore_eos=message.ignore_eos,
+        logprobs=message.logprobs if wants_logprobs else None,
+    )
+
+
+# ---------------------------------------------------------------------------------- tensors
+
+
+def tensor_to_pb(rows: torch.Tensor) -> common_pb2.Tensor:
+    """Any device and layout; dtypes without a name on the wire are sent as bf16."""
+    rows = rows.detach()
+    if rows.dtype not in _NAMES:
+        rows = rows.to(torch.bfloat16)
+    rows = rows.cpu().contiguous()
+    # numpy has no bf16, so the bytes are viewed, not converted.
+    data = rows.view(torch.uint8).numpy().tobytes() if rows.numel() else b""
+    return common_pb2.Tensor(dtype=_NAMES[rows.dtype], shape=list(rows.shape), data=data)
+
+
+def tensor_from_pb(
+    message: common_pb2.Tensor, *, max_rows: int, max_columns: int, rows: int | None = None
+) -> torch.Tensor:
+    """A [rows, columns] tensor of its own memory. Raises WireError."""
+    dtype = _DTYPES.get(message.dtype)
+    if dtype is None:
+        raise WireError("dtype", f"{message.dtype[:16]!r} is not one of {', '.join(_DTYPES)}")
+    _check(len(message.shape) == 2, "shape", f"has {len(message.shape)} dimensions, not 2")
+    height, width = message.shape
+    _check(rows is None or height == rows, "shape", f"{height} rows where {rows} belong")
+    _check(height <= max_rows, "shape", f"{height} rows, at most {max_rows} are taken")
+    _check(0 < width <= max_columns, "shape", f"{width} columns, at most {max_columns} are taken")
+    expected = height * width * dtype.itemsize
+    _check(len(message.data) == expected, "data", f"{len(message.data)} bytes, not {expected}")
+    if not expected:
+        return torch.empty((height, width), dtype=dtype)
+    return torch.frombuffer(bytearray(message.data), dtype=dtype).view(height, width)
+
+
+# ---------------------------------------------------------------------------------- sessions
+
+
+def key_to_pb(key: SessionKey) -> exchange_pb2.SessionKey:
+    return exchange_pb2.SessionKey(request=key.request, epoch=key.epoch)
+
+
+def key_from_pb(message: exchange_pb2.SessionKey, verifier: str) -> SessionKey:
+    _check(bool(message.request), "key", "the request id is empty")
+    _check(len(message.request) <= MAX_REQUEST_ID, "key", f"longer than {MAX_REQUEST_ID}")
+    return SessionKey(verifier, message.request, message.epoch)
+
+
+def open_to_pb(
+    session: OpenSession, *, features_follow: bool, traceparent: str = ""
+) -> exchange_pb2.Open:
+    """Without the features: they go over the bulk lane."""
+    return exchange_pb2.Open(
+        key=key_to_pb(session.key),
+        tokens=session.tokens,
+        sampling=sampling_to_pb(session.sampling),
+        tenant=session.tenant,
+        features_follow=features_follow,
+        trace=common_pb2.TraceContext(traceparent=traceparent) if traceparent else None,
+    )
+
+
+def open_from_pb(message: exchange_pb2.Open, key: SessionKey, limits: Limits) -> OpenSession:
+    """Without features. Raises WireError."""
+    _check(len(message.tokens) > 0, "tokens", "an Open holds the whole committed prefix, not none")
+    tokens = _tokens(message.tokens, limits.max_tokens, limits.vocab_size)
+    sampling = sampling_from_pb(message.sampling)
+    return OpenSession(key, tokens, sampling, tenant=message.tenant[:MAX_REQUEST_ID])
+
+
+def commit_to_pb(commit: Commit) -> exchange_pb2.Commit:
+    return exchange_pb2.Commit(
+        key=key_to_pb(commit.key),
+        round=commit.round,
+        from_len=commit.from_len,
+        tokens=commit.tokens,
+        features=None if commit.features is None else tensor_to_pb(commit.features),
+        depth=commit.depth,
+    )
+
+
+def commit_from_pb(message: exchange_pb2.Commit, key: SessionKey, limits: Limits) -> Commit:
+    """Raises WireError."""
+    _check(len(message.tokens) > 0, "tokens", "a Commit brings at least the target's own token")
+    _check(
+        message.from_len + len(message.tokens) <= limits.max_tokens,
+        "from_len",
+        f"over {limits.max_tokens} tokens",
+    )
+    features = None
+    if message.HasField("features"):
+        features = tensor_from_pb(
+            message.features,
+            max_rows=MAX_COMMIT,
+            max_columns=limits.max_columns,
+            rows=len(message.tokens),
+        )
+    tokens = _tokens(message.tokens, MAX_COMMIT, limits.vocab_size)
+    return Commit(key, message.round, message.from_len, tokens, features, message.depth)
+
+
+def block_to_pb(
+    proposal: Proposal, *, round: int, draft_us: int, queue_us: int
+) -> exchange_pb2.Block:
+    return exchange_pb2.Block(
+        key=key_to_pb(proposal.key),
+        round=round,
+        base_len=proposal.base_len,
+        tokens=proposal.tokens,
+        confidence=proposal.confidence,
+        draft_us=min(draft_us, 0xFFFFFFFF),
+        queue_us=min(queue_us, 0xFFFFFFFF),
+    )
+
+
+def fault_to_pb(key: SessionKey, code: exchange_pb2.FaultCode, detail: str) -> exchange_pb2.Fault:
+    return exchange_pb2.Fault(key=key_to_pb(key), code=code, detail=detail[:MAX_DETAIL])
+
+
+def info_to_pb(info: DrafterInfo, max_sessions: int) -> exchange_pb2.DrafterInfo:
+    return exchange_pb2.DrafterInfo(
+        mechanism=info.mechanism,
+        revision=info.revision,
+        vocab_size=info.vocab_size,
+        needs_features=info.needs_features,
+        taps=info.taps,
+        max_block=info.max_block,
+        gives_law=info.gives_law,
+        max_context=info.max_context,
+        max_sessions=max_sessions,
+    )
+
+
+def info_from_pb(message: exchange_pb2.DrafterInfo) -> DrafterInfo:
+    return DrafterInfo(
+        mechanism=message.mechanism,
+        revision=message.revision,
+        vocab_size=message.vocab_size,
+        needs_features=message.needs_features,
+        taps=tuple(message.taps),
+        max_block=message.max_block,
+        gives_law=message.gives_law,
+        max_context=message.max_context,
+    )
+
+
+def compat_to_pb(compat: Compat) -> exchange_pb2.Compat:
+    return exchange_pb2.Compat(
+        target=compat.target,
+        tokenizer=compat.tokenizer,
+        drafter=compat.drafter,
+        taps=compat.taps,
+        rule=compat.rule,
+    )
+
+
+def compat_from_pb(message: exchange_pb2.Compat) -> Compat:
+    return Compat(
+        target=message.target,
+        tokenizer=message.tokenizer,
+        drafter=message.drafter,
+        taps=tuple(message.taps),
+        rule=message.rule,
+    )
+
+
+def _tokens(tokens: Sequence[int], most: int, vocab_size: int) -> tuple[int, ...]:
+    _check(len(tokens) <= most, "tokens", f"{len(tokens)} of them, at most {most} are taken")
+    ids = tuple(tokens)
+    worst = max(ids)
+    _check(not vocab_size or worst < vocab_size, "tokens", f"id {worst} of {vocab_size}")
+    return ids
+
+
+def _check(good: bool, field: str, problem: str) -> None:
+    if not good:
+        raise WireError(field, problem)

@@ -1,0 +1,154 @@
+"""A drafter behind a wall: whatever it does wrong stays with the sessions it did it to (law L2).
+
+Every call says which sessions failed instead of raising. A failed session is closed on the drafter
+before the call returns, so that nothing of it is left there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from actors.contracts import (
+    Commit,
+    Drafter,
+    DrafterError,
+    DraftRequest,
+    OpenSession,
+    Proposal,
+    SessionKey,
+)
+
+Failures = dict[SessionKey, str]
+"""Why each of these sessions failed."""
+
+CAREFUL_CALLS = 32
+"""So many calls are made session by session after a batch failed without naming anyone."""
+
+_Item = TypeVar("_Item", OpenSession, Commit)
+
+
+class GuardedDrafter:
+    """One thread calls it, as it does the drafter. vocab_size: 0 takes the drafter's own."""
+
+    def __init__(self, drafter: Drafter, vocab_size: int = 0) -> None:
+        self._drafter = drafter
+        self.info = drafter.info
+        self._vocab_size = vocab_size or self.info.vocab_size or 1 << 32
+        self._careful = 0
+
+    def open(self, sessions: Sequence[OpenSession]) -> Failures:
+        return self._each_alone_if_needed(self._drafter.open, sessions, retry=True)
+
+    def observe(self, commits: Sequence[Commit]) -> Failures:
+        """At most one commit a session. A batch that failed half-way is not repeated, because some
+        of its sessions may have moved; they all fail."""
+        return self._each_alone_if_needed(self._drafter.observe, commits, retry=False)
+
+    def close(self, key: SessionKey) -> None:
+        try:
+            self._drafter.close(key)
+        except Exception:
+            self._careful = CAREFUL_CALLS
+
+    def propose(
+        self, requests: Sequence[DraftRequest], lengths: dict[SessionKey, int]
+    ) -> tuple[dict[SessionKey, Proposal], Failures]:
+        """Proposals by session; `lengths` is each session's committed length. A batch that raises
+        is asked again session by session."""
+        if not requests:
+            return {}, {}
+        try:
+            return self._checked(requests, lengths)
+        except Exception as error:
+            if len(requests) == 1:
+                return {}, self._fail({requests[0].key: _reason(error)})
+        proposals: dict[SessionKey, Proposal] = {}
+        failures: Failures = {}
+        for request in requests:
+            good, bad = self.propose([request], lengths)
+            proposals.update(good)
+            failures.update(bad)
+        return proposals, failures
+
+    def _checked(
+        self, requests: Sequence[DraftRequest], lengths: dict[SessionKey, int]
+    ) -> tuple[dict[SessionKey, Proposal], Failures]:
+        answers: dict[SessionKey, Proposal] = {}
+        failures: Failures = {}
+        for proposal in self._drafter.propose(requests):
+            if proposal.key in answers:
+                failures[proposal.key] = "two proposals for one session"
+            answers[proposal.key] = proposal
+        proposals: dict[SessionKey, Proposal] = {}
+        for request in requests:
+            answer = answers.get(request.key)
+            problem = self._problem(answer, request, lengths[request.key])
+            if problem:
+                failures.setdefault(request.key, problem)
+            elif answer is not None and request.key not in failures:
+                proposals[request.key] = answer
+        return proposals, self._fail(
+            {r.key: failures[r.key] for r in requests if r.key in failures}
+        )
+
+    def _problem(self, answer: Proposal | None, request: DraftRequest, length: int) -> str:
+        """Why a proposal cannot be used; empty when it can."""
+        if answer is None:
+            return "no proposal"
+        if answer.base_len != length:
+            return f"drafted on {answer.base_len} tokens where {length} are committed"
+        if len(answer.tokens) > request.depth:
+            return f"{len(answer.tokens)} tokens proposed where {request.depth} were wanted"
+        for token in answer.tokens:
+            if not (isinstance(token, int) and 0 <= token < self._vocab_size):
+                return f"token {token!r} is not an id of the vocabulary"
+        confidence = answer.confidence
+        if confidence is not None and (
+            len(confidence) != len(answer.tokens) or not all(math.isfinite(c) for c in confidence)
+        ):
+            return "confidence is not one finite number a token"
+        return ""
+
+    def _each_alone_if_needed(
+        self, call: Callable[[Sequence[_Item]], None], items: Sequence[_Item], *, retry: bool
+    ) -> Failures:
+        if not items:
+            return {}
+        if self._careful and len(items) > 1:
+            self._careful -= 1
+            return self._one_by_one(call, items)
+        try:
+            call(items)
+        except DrafterError as error:
+            named = {item.key for item in items} & set(error.keys)
+            if named:
+                return self._fail(dict.fromkeys(named, _reason(error)))
+            problem = _reason(error)
+        except Exception as error:
+            problem = _reason(error)
+        else:
+            return {}
+        self._careful = CAREFUL_CALLS
+        failures = self._fail({item.key: problem for item in items})
+        if retry and len(items) > 1:
+            return self._one_by_one(call, items)
+        return failures
+
+    def _one_by_one(
+        self, call: Callable[[Sequence[_Item]], None], items: Sequence[_Item]
+    ) -> Failures:
+        failures: Failures = {}
+        for item in items:
+            failures.update(self._each_alone_if_needed(call, [item], retry=False))
+        return failures
+
+    def _fail(self, failures: Failures) -> Failures:
+        for key in failures:
+            self.close(key)
+        return failures
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
