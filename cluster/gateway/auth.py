@@ -13,10 +13,10 @@ from cluster.gateway.errors import Unauthenticated
 
 
 def authorise(authorization: str | None, key: str) -> None:
-    """Raises `Unauthenticated` unless the header carries `key`; the time it takes tells nothing
-    about where they differ."""
+    """Raises `Unauthenticated` unless the header, bytes read as latin-1, carries `key`; the time
+    it takes tells nothing about where they differ."""
     scheme, _, given = (authorization or "").partition(" ")
-    same = hmac.compare_digest(given.strip().encode(), key.encode())
+    same = hmac.compare_digest(given.strip(" ").encode("latin-1", "replace"), key.encode())
     if scheme.lower() != "bearer" or not same:
         raise Unauthenticated("A valid API key is required: Authorization: Bearer KEY.")
 

@@ -12,6 +12,8 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import replace
 
+from opentelemetry.trace import TracerProvider
+
 from cluster.gateway.generation import generate
 from cluster.gateway.inflight import InFlight
 from cluster.gateway.meter import RequestMeter
@@ -38,6 +40,7 @@ class GenerationService:
         settings: GatewaySettings,
         *,
         clock: Callable[[], float] = time.perf_counter,
+        tracer_provider: TracerProvider | None = None,
     ) -> None:
         self.backend = backend
         self.codec = TextCodec(tokenizer)
@@ -46,13 +49,14 @@ class GenerationService:
         self.metrics = GatewayMetrics(self.model_name)
         self.in_flight = InFlight()
         self._clock = clock
+        self._tracer_provider = tracer_provider
 
     async def stream(self, spec: GenerateSpec) -> AsyncGenerator[Delta, None]:
         """Deltas of one request, the last with finish, usage, stats and timing. Raises
         `GatewayError` subclasses; `DuplicateRequest` at the first step."""
         with (
             self.in_flight.claim(spec.request_id),
-            request_span(spec, self.model_name) as span,
+            request_span(spec, self.model_name, self._tracer_provider) as span,
             RequestMeter(self.metrics, spec, self._clock) as meter,
         ):
             traced = replace(spec, trace=span.trace)

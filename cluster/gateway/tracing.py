@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from opentelemetry import trace
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from cluster.gateway.types import Delta, GenerateSpec, Stats, Trace
@@ -53,12 +53,16 @@ class RequestSpan:
 
 
 @contextmanager
-def request_span(spec: GenerateSpec, model: str) -> Iterator[RequestSpan]:
+def request_span(
+    spec: GenerateSpec, model: str, provider: TracerProvider | None = None
+) -> Iterator[RequestSpan]:
     """A span under the client's traceparent (`spec.trace`), ended with the block; an exception
-    marks it failed, a cancellation or an early close is an event."""
+    marks it failed, a cancellation or an early close is an event. `provider`: default, the
+    process's."""
     carrier = {"traceparent": spec.trace.traceparent, "tracestate": spec.trace.tracestate}
     parent = _PROPAGATOR.extract({key: value for key, value in carrier.items() if value})
-    span = trace.get_tracer(_TRACER).start_span("llm_request", parent, SpanKind.SERVER)
+    tracer = trace.get_tracer(_TRACER, tracer_provider=provider)
+    span = tracer.start_span("llm_request", parent, SpanKind.SERVER)
     try:
         if span.is_recording():
             span.set_attributes(_request_attributes(spec, model))
