@@ -10,13 +10,13 @@ import logging
 import socket
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
 
 from rich.console import Console
 
 from cluster import serving_local
 from cluster.config import AppArgs
 from cluster.deployments import names
+from cluster.deployments.addresses import host_port
 from cluster.serving_wait import Progress, ServingError, until_running
 
 LINKS_TIMEOUT_S = 20.0
@@ -71,7 +71,7 @@ def start(
             stack.close()
             raise
     return Running(
-        http_url=f"http://{_bracketed(host)}:{port}",
+        http_url=f"http://{host_port(host, port)}",
         grpc_address=endpoints["grpc"],
         model=endpoints["model"],
         args=args,
@@ -172,7 +172,3 @@ def _delete() -> None:
     from ray import serve
 
     serve.delete(names.APP)
-
-
-def _bracketed(host: str) -> Any:
-    return f"[{host}]" if ":" in host else host

@@ -89,8 +89,13 @@ def _import_path() -> str:
 class LocalRay:
     """One private Ray; `stop` leaves neither processes nor files."""
 
-    def __init__(self, num_cpus: float, num_gpus: float) -> None:
-        """Start it. num_cpus, num_gpus: what the application asks for, in Ray's units."""
+    def __init__(
+        self, num_cpus: float, num_gpus: float = 0.0, *, pretend_gpus: bool = False
+    ) -> None:
+        """Start it. num_cpus, num_gpus: what the application asks for, in Ray's units.
+
+        pretend_gpus: Ray places work as if there were `num_gpus`, for tests of placement.
+        """
         import ray
 
         # Socket paths below it must stay under 107 bytes, hence a short base.
@@ -100,6 +105,7 @@ class LocalRay:
             ray.init(
                 address="local",
                 num_cpus=logical_cpus(num_cpus, usable_cores()),
+                num_gpus=math.ceil(num_gpus) if pretend_gpus else None,
                 include_dashboard=False,
                 object_store_memory=OBJECT_STORE_BYTES,
                 log_to_driver=False,

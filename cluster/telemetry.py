@@ -41,7 +41,7 @@ _PROPAGATOR = TraceContextTextMapPropagator()
 def setup(
     service_name: str, endpoint: str | None, attributes: Attributes | None = None
 ) -> TracerProvider | None:
-    """Make this process's tracer provider and install it globally; None without an endpoint.
+    """Make a tracer provider that exports; None without an endpoint.
 
     endpoint: `host:port` or `http(s)://host:port` of an OTLP gRPC receiver; https speaks TLS.
     """
@@ -65,7 +65,6 @@ def setup(
         )
     )
     _quieten()
-    trace.set_tracer_provider(provider)
     return provider
 
 

@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from cluster.config import AppArgs
-from cluster.serving import Running, ServingError, start
+from cluster.serving import Running, start
+from cluster.serving_wait import ServingError
 
 
 def run(args: AppArgs, host: str, port: int, address: str | None) -> int:

@@ -17,8 +17,12 @@ class DataAddress:
 
     def at(self, port: int) -> str:
         """host:port as others dial it."""
-        host = f"[{self.advertise}]" if ":" in self.advertise else self.advertise
-        return f"{host}:{port}"
+        return host_port(self.advertise, port)
+
+
+def host_port(host: str, port: int) -> str:
+    """host:port, IPv6 in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def data_address(data_host: str | None, node_ip: str, num_nodes: int) -> DataAddress:

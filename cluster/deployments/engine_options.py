@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from actors.drafters.config import DrafterConfig
 from actors.engine.options import EngineOptions
 from actors.policy.service import PolicyOptions
 from cluster.config import AppArgs, PoolArgs
@@ -11,6 +12,7 @@ def engine_options(args: AppArgs, verifier_id: str) -> EngineOptions:
     """model_path and tokenizer_path are still names here; the engine's node resolves them."""
     speculative = args.speculative_config
     return EngineOptions(
+        speculative=drafter_config(args),
         model_path=args.model,
         tokenizer_path=args.tokenizer or "",
         revision=args.revision,
@@ -26,6 +28,23 @@ def engine_options(args: AppArgs, verifier_id: str) -> EngineOptions:
         block_size=args.block_size,
         kv_cache_memory_bytes=args.kv_cache_memory_bytes,
         placement="remote" if speculative is None else speculative.placement,
+    )
+
+
+def drafter_config(args: AppArgs) -> DrafterConfig | None:
+    """The mechanism; what it must know of the target is filled in where the target lies."""
+    speculative = args.speculative_config
+    if speculative is None:
+        return None
+    colocated = speculative.placement == "colocated"
+    pool = args.verifier if colocated else args.drafter
+    return DrafterConfig(
+        **speculative.model_dump(exclude={"placement"}),
+        target_tokenizer=args.tokenizer or "",
+        dtype=args.dtype,
+        device=device(pool),
+        threads=threads(pool),
+        max_context=args.max_model_len or 0,
     )
 
 

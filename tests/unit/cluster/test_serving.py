@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from cluster import serving_local
-from cluster.serving import ServingError, check_port, free_port
-from cluster.serving_wait import last_error
+from cluster.serving import check_port, free_port
+from cluster.serving_wait import ServingError, last_error
 
 
 def test_a_busy_port_is_an_error_that_names_the_flag() -> None:

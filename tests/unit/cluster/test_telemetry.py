@@ -28,12 +28,6 @@ class Collector(otlp_grpc.TraceServiceServicer):
         return otlp.ExportTraceServiceResponse()
 
 
-@pytest.fixture(autouse=True)
-def _no_global_provider(monkeypatch: pytest.MonkeyPatch) -> None:
-    """OpenTelemetry's global provider can be set once a process; these tests make several."""
-    monkeypatch.setattr(telemetry.trace, "set_tracer_provider", lambda provider: None)
-
-
 def make_provider(endpoint: str) -> TracerProvider:
     provider = telemetry.setup("pilotfish-test", endpoint, {"pilotfish.verifier": "v0"})
     assert provider is not None

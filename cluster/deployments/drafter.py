@@ -1,0 +1,92 @@
+"""The drafter replica: one mechanism behind its own gRPC server, under a lease of the policy.
+
+The server and the mechanism run on threads of their own, off the replica's event loop, which only
+renews the lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from typing import Any
+
+import ray
+from ray import serve
+from ray.serve.handle import DeploymentHandle
+from ray.util.placement_group import get_current_placement_group
+
+from cluster import telemetry
+from cluster.config import AppArgs
+from cluster.deployments.addresses import this_node
+from cluster.deployments.drafting import start_drafting
+from pilotfish.v1 import control_pb2 as pb
+
+logger = logging.getLogger(__name__)
+
+RENEW_EVERY_S = 1.0  # a third of the lease: two may be lost
+CALL_TIMEOUT_S = 2.0
+DRAIN_S = 2.0
+
+
+class Drafter:
+    """Registers when it is ready, leaves before it stops."""
+
+    # Serve awaits constructors.
+    async def __init__(self, args: AppArgs, policy: DeploymentHandle[Any]) -> None:  # type: ignore[misc]
+        self._policy = policy
+        name = f"drafter-{serve.get_replica_context().replica_id.unique_id}"
+        self._provider = telemetry.setup(
+            "pilotfish-drafter", args.otlp_traces_endpoint, {"pilotfish.drafter": name}
+        )
+        address = this_node(args.data_host)
+        self._drafting = await asyncio.to_thread(
+            start_drafting, args, name, address.bind, telemetry.span_sink(self._provider)
+        )
+        self._endpoint = pb.DrafterEndpoint(
+            drafter=name,
+            address=address.at(self._drafting.port),
+            mechanism=self._drafting.mechanism,
+            pid=os.getpid(),
+            max_sessions=self._drafting.max_sessions,
+        )
+        self._renewing = asyncio.create_task(self._renew_forever())
+
+    async def placement(self) -> dict[str, Any]:
+        """Where this replica is."""
+        group = get_current_placement_group()
+        return {
+            "drafter": self._endpoint.drafter,
+            "placement_group": None if group is None else group.id.hex(),
+            "gpu_ids": ray.get_gpu_ids(),
+            "pid": os.getpid(),
+        }
+
+    def record_autoscaling_stats(self) -> dict[str, float]:
+        """Load that Serve cannot see: drafts never pass through it."""
+        return self._drafting.load()
+
+    async def _renew_forever(self) -> None:
+        endpoint = self._endpoint.SerializeToString()
+        while True:
+            try:
+                await asyncio.wait_for(self._policy.renew.remote(endpoint), CALL_TIMEOUT_S)
+            except TimeoutError:
+                logger.info("the policy did not answer within %.0f s", CALL_TIMEOUT_S)
+            except Exception:
+                logger.exception("the lease could not be renewed")
+            await asyncio.sleep(RENEW_EVERY_S)
+
+    async def __del__(self) -> None:
+        """Leave first, so that verifiers move their sessions; then stop."""
+        if not hasattr(self, "_renewing"):
+            return
+        self._renewing.cancel()
+        try:
+            release = self._policy.release.remote(self._endpoint.drafter)
+            await asyncio.wait_for(release, CALL_TIMEOUT_S)
+        except Exception as error:
+            # The policy may be gone before us; the lease then ends by itself.
+            logger.info("could not say goodbye to the policy: %r", error)
+        await asyncio.to_thread(self._drafting.stop, DRAIN_S)
+        telemetry.shutdown(self._provider)

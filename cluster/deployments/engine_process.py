@@ -1,0 +1,114 @@
+"""The engine's own process: a Ray actor in its verifier replica's placement group.
+
+The replica supervises; this process computes. Its gRPC door faces gateways and drafters directly,
+so neither tokens nor drafts pass through Ray. Ray calls come on a few threads of their own, none
+of them the engine's.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from actors.engine.options import EngineOptions
+from cluster import telemetry
+from cluster.deployments.devices import resolve_device
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+
+    from actors.engine.service import EngineService
+
+RAY_THREADS = 4  # run() holds one for good; the others answer the supervisor
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFacts:
+    """Where the engine listens and what it is, once it is ready."""
+
+    port: int
+    pid: int
+    device: str
+
+
+class EngineProcess:
+    """Created by a verifier replica; dies with it, and takes it along when it dies."""
+
+    def __init__(self, options: EngineOptions, otlp_traces_endpoint: str | None) -> None:
+        if options.threads is not None:
+            # Before torch is imported: its pools are sized at import.
+            os.environ["OMP_NUM_THREADS"] = str(options.threads)
+        self._options = options
+        self._otlp_traces_endpoint = otlp_traces_endpoint
+        self._service: EngineService | None = None
+        self._provider: TracerProvider | None = None
+        self._ended = threading.Event()
+
+    def load(self, host: str) -> EngineFacts:
+        """Load the target and open the door at `host`; tens of seconds. Raises what is wrong
+        with the model in one line."""
+        from actors.engine.service import EngineService
+        from cluster.models.resolve import resolve
+
+        options = self._options
+        path = str(resolve(options.model_path, options.revision))
+        tokenizer = str(resolve(options.tokenizer_path)) if options.tokenizer_path else path
+        speculative = options.speculative
+        if speculative is not None:
+            device = resolve_device(speculative.device)
+            speculative = replace(speculative, device=device, target_tokenizer=tokenizer)
+        options = replace(
+            options,
+            model_path=path,
+            tokenizer_path=tokenizer,
+            device=resolve_device(options.device),
+            speculative=speculative,
+        )
+        self._provider = telemetry.setup(
+            "pilotfish-verifier",
+            self._otlp_traces_endpoint,
+            {"pilotfish.verifier": options.verifier_id},
+        )
+        service = EngineService(options, on_span=telemetry.span_sink(self._provider))
+        port = service.start(host)
+        self._service = service
+        return EngineFacts(port=port, pid=os.getpid(), device=options.device)
+
+    def run(self) -> None:
+        """Returns when the engine has been stopped; a caller that waits learns of its death."""
+        self._ended.wait()
+
+    def report(self) -> dict[str, Any]:
+        """The engine's statistics, with `alive` among them."""
+        service = self._loaded()
+        return {"alive": service.alive(), **service.stats()}
+
+    def placement(self) -> dict[str, Any]:
+        """Where this process is."""
+        import ray
+        from ray.util.placement_group import get_current_placement_group
+
+        group = get_current_placement_group()
+        return {
+            "placement_group": None if group is None else group.id.hex(),
+            "gpu_ids": ray.get_gpu_ids(),
+            "pid": os.getpid(),
+        }
+
+    def set_snapshot(self, data: bytes) -> None:
+        """A newer `PolicySnapshot` for the rounds to come."""
+        self._loaded().set_snapshot(data)
+
+    def stop(self, grace_s: float) -> None:
+        """Finish what runs within `grace_s`, then end; `run` returns."""
+        if self._service is not None:
+            self._service.stop(grace_s)
+            telemetry.shutdown(self._provider)
+        self._ended.set()
+
+    def _loaded(self) -> EngineService:
+        if self._service is None:
+            raise RuntimeError("the engine has not been loaded")
+        return self._service

@@ -1,0 +1,150 @@
+"""The verifier replica: a light supervisor of one engine process.
+
+    placement group   bundle 0: this replica      bundle 1: the engine (CPUs, GPUs)
+
+They live and die together: when the engine dies the replica ends its own process, so that Serve
+replaces both within seconds instead of after three failed health checks; when the replica dies
+Ray ends the engine, its owner being gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from contextlib import suppress
+from typing import Any
+
+import ray
+from ray import serve
+from ray.serve.handle import DeploymentHandle
+from ray.util.placement_group import get_current_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from cluster.config import AppArgs
+from cluster.deployments.addresses import this_node
+from cluster.deployments.engine_options import engine_options
+from cluster.deployments.engine_process import RAY_THREADS, EngineFacts, EngineProcess
+from cluster.deployments.reports import autoscaling_stats, verifier_status
+from pilotfish.v1 import control_pb2 as pb
+
+logger = logging.getLogger(__name__)
+
+EXCHANGE_EVERY_S = 1.0
+FIRST_EXCHANGE_EVERY_S = 0.2  # until a snapshot has come
+CALL_TIMEOUT_S = 2.0
+HUNG_AFTER_S = 30.0
+DRAIN_S = 5.0
+
+
+class Verifier:
+    """Advertises the engine's address; carries load to the policy and snapshots back."""
+
+    # Serve awaits constructors.
+    async def __init__(self, args: AppArgs, policy: DeploymentHandle[Any]) -> None:  # type: ignore[misc]
+        self._policy = policy
+        self._verifier = f"verifier-{serve.get_replica_context().replica_id.unique_id}"
+        self._status = pb.VerifierStatus(verifier=self._verifier)
+        self._term = self._version = 0
+        self._stopping = False
+        self._heard_s = time.monotonic()
+        address = this_node(args.data_host)
+        self._engine = _start_engine(args, self._verifier)
+        facts: EngineFacts = await self._engine.load.remote(address.bind)
+        self._facts = facts
+        self._data_addr = address.at(facts.port)
+        self._heard_s = time.monotonic()
+        self._tasks = [
+            asyncio.create_task(self._watch()),
+            asyncio.create_task(self._exchange_forever()),
+        ]
+
+    def record_replica_metadata(self) -> dict[str, Any]:
+        """What every router learns of this replica; gone with it."""
+        return {
+            "verifier": self._verifier,
+            "data_addr": self._data_addr,
+            "pid": os.getpid(),
+            "engine_pid": self._facts.pid,
+            "device": self._facts.device,
+        }
+
+    def record_autoscaling_stats(self) -> dict[str, float]:
+        return autoscaling_stats(self._status)
+
+    async def status(self) -> bytes:
+        """A fresh serialized VerifierStatus."""
+        await self._refresh()
+        return self._status.SerializeToString()
+
+    async def placement(self) -> dict[str, Any]:
+        """Where this replica and its engine are."""
+        return {"verifier": self._verifier, **await self._engine.placement.remote()}
+
+    async def check_health(self) -> None:
+        """For hangs only; a dead engine has already ended this process."""
+        silent_s = time.monotonic() - self._heard_s
+        if silent_s > HUNG_AFTER_S:
+            raise RuntimeError(f"the engine has not moved for {silent_s:.0f} s")
+
+    # ------------------------------------------------------------------ tasks
+
+    async def _watch(self) -> None:
+        with suppress(ray.exceptions.RayError):
+            await self._engine.run.remote()
+        if not self._stopping:
+            logger.error("the engine process %d ended; so does its replica", self._facts.pid)
+            os._exit(1)
+
+    async def _exchange_forever(self) -> None:
+        while True:
+            try:
+                await asyncio.wait_for(self._refresh(), CALL_TIMEOUT_S)
+                await asyncio.wait_for(self._exchange(), CALL_TIMEOUT_S)
+            except TimeoutError:
+                # The policy is down or the machine is busy: the newest snapshot stays in force.
+                logger.info("no exchange with the policy within %.0f s", CALL_TIMEOUT_S)
+            except Exception:
+                logger.exception("the exchange with the policy failed")
+            await asyncio.sleep(EXCHANGE_EVERY_S if self._term else FIRST_EXCHANGE_EVERY_S)
+
+    async def _refresh(self) -> None:
+        stats: dict[str, Any] = await self._engine.report.remote()
+        if stats["alive"]:
+            self._heard_s = time.monotonic()
+        self._status = verifier_status(self._verifier, {"pid": self._facts.pid, **stats})
+
+    async def _exchange(self) -> None:
+        report = self._status.SerializeToString()
+        data = await self._policy.exchange.remote(report, self._term, self._version)
+        if data is None:
+            return
+        snapshot = pb.PolicySnapshot.FromString(data)
+        await self._engine.set_snapshot.remote(data)
+        self._term, self._version = snapshot.term, snapshot.version
+
+    async def __del__(self) -> None:
+        """Serve has stopped routing here: finish what runs, then stop the engine."""
+        self._stopping = True
+        for task in getattr(self, "_tasks", []):
+            task.cancel()
+        if hasattr(self, "_facts"):
+            with suppress(ray.exceptions.RayError, TimeoutError):
+                await asyncio.wait_for(self._engine.stop.remote(DRAIN_S), DRAIN_S + 2.0)
+
+
+def _start_engine(args: AppArgs, verifier: str) -> Any:
+    group = get_current_placement_group()
+    strategy = (
+        "DEFAULT"
+        if group is None
+        else PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=1)
+    )
+    actor = ray.remote(EngineProcess).options(
+        num_cpus=args.verifier.num_cpus,
+        num_gpus=args.verifier.num_gpus,
+        max_concurrency=RAY_THREADS,
+        scheduling_strategy=strategy,
+    )
+    return actor.remote(engine_options(args, verifier), args.otlp_traces_endpoint)

@@ -1,0 +1,89 @@
+"""CPU that a served, idle application costs: `/proc` sums over every process it consists of.
+
+python infra/bench/idle.py [--model smollm2] [--seconds 30] [--repeat 3]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import time
+from pathlib import Path
+
+from cluster.config import AppArgs
+from cluster.serving import free_port, start
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def processes() -> dict[int, tuple[str, int, int]]:
+    """pid -> (name, CPU ticks so far, resident bytes) of this process and its descendants."""
+    seen: dict[int, tuple[str, int, int]] = {}
+    parents: dict[int, int] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            stat = (folder / "stat").read_text()
+            command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except OSError:
+            continue
+        fields = stat[stat.rindex(")") + 2 :].split()
+        pid = int(folder.name)
+        parents[pid] = int(fields[1])
+        ticks = int(fields[11]) + int(fields[12])
+        seen[pid] = (short(command), ticks, int(fields[21]) * os.sysconf("SC_PAGE_SIZE"))
+
+    def ours(pid: int) -> bool:
+        while pid > 1 and pid != os.getpid():
+            pid = parents.get(pid, 0)
+        return pid == os.getpid()
+
+    return {pid: value for pid, value in seen.items() if ours(pid)}
+
+
+def short(command: str) -> str:
+    words = command.split()
+    if not words:
+        return "?"
+    if words[0].startswith("ray::"):
+        return words[0]
+    scripts = [Path(w).name for w in words if w.endswith(".py")]
+    return scripts[0] if scripts else Path(words[0]).name
+
+
+def share(seconds: float) -> tuple[float, dict[str, float], int]:
+    """Percent of one core in all and by process, and resident bytes in all."""
+    before = processes()
+    began = time.monotonic()
+    time.sleep(seconds)
+    after, spent = processes(), time.monotonic() - began
+    by_name: dict[str, float] = {}
+    for pid, (name, ticks, _) in after.items():
+        used = ticks - before.get(pid, (name, 0, 0))[1]
+        by_name[name] = by_name.get(name, 0.0) + 100.0 * used / TICKS / spent
+    return sum(by_name.values()), by_name, sum(size for _, _, size in after.values())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", default="smollm2")
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--repeat", type=int, default=3)
+    options = parser.parse_args()
+    began = time.monotonic()
+    with start(AppArgs(model=options.model), port=free_port()) as running:
+        print(f"started in {time.monotonic() - began:.1f} s: {running.http_url}")
+        time.sleep(10.0)
+        runs = [share(options.seconds) for _ in range(options.repeat)]
+    totals = [total for total, _, _ in runs]
+    print(
+        f"idle: {statistics.median(totals):.1f}% of a core "
+        f"(runs: {', '.join(f'{total:.1f}' for total in totals)})"
+    )
+    print(f"resident memory, shared pages counted in each process: {runs[-1][2] / 2**30:.2f} GiB")
+    for name, percent in sorted(runs[-1][1].items(), key=lambda item: -item[1]):
+        print(f"  {percent:5.2f}%  {name}")
+
+
+if __name__ == "__main__":
+    main()

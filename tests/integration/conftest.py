@@ -1,0 +1,108 @@
+"""One local Ray for the whole session, with pretended GPUs; one application a module or two.
+
+Ray's settings are read when it is imported, hence the environment first.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from cluster import serving_local
+from cluster.config import AppArgs
+from cluster.serving import free_port
+from pilotfish import Client
+from tests.models import make_rand, save_tiny
+
+torch.set_num_threads(1)
+_NUMBERS = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class Deployed:
+    """A running application: where its doors are, and a handle to its gateway."""
+
+    name: str
+    http_url: str
+    grpc: str
+    handle: Any
+
+    def client(self) -> Client:
+        return Client(self.grpc)
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A random Llama that depends on its whole cache, fp64, a character a token."""
+    folder = tmp_path_factory.mktemp("tiny")
+    return save_tiny(make_rand(max_position_embeddings=2048), folder)
+
+
+@pytest.fixture(scope="session")
+def ray_http_port() -> Iterator[int]:
+    """Ray and Serve, started once; the port of Serve's HTTP proxy."""
+    with serving_local.environment():
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        local = serving_local.LocalRay(num_cpus=32, num_gpus=4, pretend_gpus=True)
+        try:
+            from ray import serve
+
+            port = free_port()
+            serve.start(
+                http_options={"host": "127.0.0.1", "port": port, "request_timeout_s": None},
+                logging_config={"log_level": "WARNING"},
+            )
+            yield port
+        finally:
+            local.stop()
+
+
+Deploy = Callable[..., Deployed]
+
+
+@pytest.fixture(scope="module")
+def deploy(ray_http_port: int, tiny_model: str) -> Iterator[Deploy]:
+    """`deploy(**args)` starts an application of `AppArgs`; all of a module's go at its end."""
+    from ray import serve
+
+    from cluster.app import build
+
+    names: list[str] = []
+
+    def start(**args: Any) -> Deployed:
+        name = f"app{next(_NUMBERS)}"
+        settings: dict[str, Any] = {"model": tiny_model, "dtype": "float64", "max_num_seqs": 8}
+        handle = serve.run(
+            build(AppArgs.model_validate(settings | SMALL | args)),
+            name=name,
+            route_prefix=f"/{name}",
+            logging_config={"log_level": "WARNING"},
+        )
+        names.append(name)
+        handle.wait_for_drafters.remote(20.0).result(timeout_s=30.0)
+        endpoints = handle.endpoints.remote().result(timeout_s=10.0)
+        url = f"http://127.0.0.1:{ray_http_port}/{name}"
+        return Deployed(name, url, endpoints["grpc"], handle)
+
+    yield start
+    for name in names:
+        serve.delete(name)
+
+
+SMALL = {
+    "verifier": {"num_cpus": 0.1, "threads": 1},
+    "drafter": {"num_cpus": 0.1, "threads": 1},
+    "gateway": {"num_cpus": 0.1},
+}
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    return Path(__file__).resolve().parents[2]

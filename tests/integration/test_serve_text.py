@@ -1,0 +1,132 @@
+"""The main path: every door gives the same text, drafted or not."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+
+import pytest
+from openai import OpenAI
+
+from tests.integration.conftest import Deploy, Deployed
+
+pytestmark = pytest.mark.cluster
+
+PROMPT = "abcabcabcabdabcabcabe"
+
+
+@pytest.fixture(scope="module")
+def app(deploy: Deploy) -> Deployed:
+    return deploy(speculative_config={"method": "suffix", "num_speculative_tokens": 4})
+
+
+@pytest.fixture(scope="module")
+def plain(deploy: Deploy) -> Deployed:
+    return deploy(speculative_config=None)
+
+
+def openai(app: Deployed) -> OpenAI:
+    return OpenAI(base_url=f"{app.http_url}/v1", api_key="none", max_retries=0)
+
+
+def test_the_openai_client_streams_a_chat_with_usage_and_the_sdk_the_same_text(
+    app: Deployed,
+) -> None:
+    client = openai(app)
+    model = client.models.list().data[0].id
+    stream = client.chat.completions.create(
+        model=model,
+        messages=[{"role": "user", "content": PROMPT}],
+        max_tokens=40,
+        temperature=0,
+        stream=True,
+        stream_options={"include_usage": True},
+    )
+    chunks = list(stream)
+    text = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+    usage = chunks[-1].usage
+    assert usage is not None
+    assert (usage.prompt_tokens, usage.completion_tokens) == (len(PROMPT), 40)
+    with (
+        app.client() as sdk,
+        sdk.stream(
+            messages=[{"role": "user", "content": PROMPT}], max_tokens=40, temperature=0
+        ) as deltas,
+    ):
+        assert "".join(delta.text for delta in deltas) == text
+    assert len(text) == 40
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_drafted_text_is_the_text_of_standard_decode(
+    app: Deployed, plain: Deployed, temperature: float
+) -> None:
+    with app.client() as drafted, plain.client() as standard:
+        for seed in range(3):
+            options = {"max_tokens": 60, "temperature": temperature, "seed": seed}
+            with_drafts = drafted.generate(PROMPT, **options)
+            bounded = drafted.generate(PROMPT, speculative_n_max=0, **options)
+            without = standard.generate(PROMPT, **options)
+            assert with_drafts.token_ids == without.token_ids == bounded.token_ids
+            assert bounded.speculation.drafted == 0
+            if temperature == 0.0:
+                assert with_drafts.speculation.remote_accepted > 0
+
+
+def test_without_a_drafter_the_reason_is_said(plain: Deployed, deploy: Deploy) -> None:
+    nobody = deploy(drafter={"num_replicas": 0, "num_cpus": 0.1})
+    with nobody.client() as client:
+        done = client.generate(PROMPT, max_tokens=8, temperature=0)
+        assert done.speculation.reasons == ("no-drafter",)
+        assert client.status().fallback.reason == "no-drafter"
+
+
+def test_a_colocated_drafter_gives_the_same_text(deploy: Deploy, plain: Deployed) -> None:
+    app = deploy(
+        speculative_config={
+            "method": "suffix",
+            "num_speculative_tokens": 4,
+            "placement": "colocated",
+        }
+    )
+    with app.client() as colocated, plain.client() as standard:
+        drafted = colocated.generate(PROMPT, max_tokens=60, temperature=0)
+        assert (
+            drafted.token_ids == standard.generate(PROMPT, max_tokens=60, temperature=0).token_ids
+        )
+        assert drafted.speculation.accepted > 0
+        assert drafted.speculation.remote_accepted == 0
+
+
+def test_status_shows_pids_frames_and_links(app: Deployed) -> None:
+    with app.client() as client:
+        client.generate(PROMPT, max_tokens=20, temperature=0)
+        status = client.status()
+    (drafter,) = status.drafters
+    (verifier,) = status.verifiers
+    (link,) = verifier.links
+    assert drafter.mechanism == "suffix"
+    assert (link.up, link.pid) == (True, drafter.pid)
+    assert link.frames_sent > 0
+    assert link.frames_received > 0
+    assert verifier.pid != drafter.pid
+
+
+def test_bad_input_is_a_typed_error_and_disturbs_nobody(app: Deployed) -> None:
+    def post(body: bytes) -> tuple[int, dict[str, dict[str, str]]]:
+        request = urllib.request.Request(
+            f"{app.http_url}/v1/completions", body, {"content-type": "application/json"}
+        )
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request)
+        return refused.value.code, json.loads(refused.value.read())
+
+    assert post(b"{")[0] == 400
+    code, answer = post(json.dumps({"prompt": PROMPT, "temperature": -1}).encode())
+    assert (code, answer["error"]["param"]) == (400, "temperature")
+    code, answer = post(json.dumps({"prompt": PROMPT, "nonsense": 1}).encode())
+    assert code == 400
+    assert "nonsense" in answer["error"]["message"]
+    with app.client() as client:
+        assert client.generate(PROMPT, max_tokens=2, temperature=0).text
