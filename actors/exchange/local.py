@@ -1,0 +1,229 @@
+"""The port of a co-located drafter: the same contract, the same containment, no wire."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from actors.contracts import (
+    Commit,
+    Draft,
+    Drafter,
+    DraftRequest,
+    Gathered,
+    OpenSession,
+    PortCommit,
+    SessionKey,
+    SessionView,
+)
+from actors.exchange.guard import Failures, GuardedDrafter
+from actors.exchange.status import BlockCounts, LinkRecord, Reason
+from policies import breaker as brk
+from policies.retry import pause_s
+
+
+@dataclass(slots=True)
+class _Session:
+    """key is None while the drafter does not have it."""
+
+    view: SessionView
+    key: SessionKey | None = None
+    length: int = 0
+    reason: Reason = "cold"
+    failures: int = 0
+    retry_s: float = field(default=0.0)
+
+
+class LocalPort:
+    """Implements `actors.contracts.DraftPort` around a drafter in the same thread.
+
+    vocab_size: the target's; 0 takes the drafter's own. A drafter that hangs cannot be contained
+    here: that takes a process of its own.
+    """
+
+    def __init__(
+        self,
+        drafter: Drafter,
+        *,
+        name: str = "local",
+        vocab_size: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._guard = GuardedDrafter(drafter, vocab_size)
+        self._info = drafter.info
+        self._name = name
+        self._clock = clock
+        self._sessions: dict[str, _Session] = {}
+        self._epoch = 0
+        self._breaker = brk.Breaker()
+        self._counts = BlockCounts()
+        self.missing: Counter[str] = Counter()
+
+    @property
+    def taps(self) -> tuple[int, ...]:
+        return self._info.taps if self._info.needs_features else ()
+
+    def open(self, view: SessionView) -> None:
+        self.close(view.request_id, "opened again")
+        session = self._sessions[view.request_id] = _Session(view)
+        if not self._info.needs_features:
+            self._open([(session, len(view.tokens))])
+
+    def commit(self, commits: Sequence[PortCommit]) -> None:
+        known = [(c, s) for c in commits if (s := self._sessions.get(c.request_id)) is not None]
+        for commit, session in known:
+            if session.length != commit.from_len:
+                self._drop(session, "cold")
+        self._open([(s, c.from_len) for c, s in known if s.key is None])
+        observed = []
+        for commit, session in known:
+            if session.key is None:
+                continue
+            if self._info.needs_features and commit.features is None:
+                self._drop(session, "cold")
+                continue
+            observed.append(_commit(commit, session.key, self._info.needs_features))
+            session.length += len(commit.tokens)
+        self._settle(self._guard.observe(observed))
+
+    def gather(self, wanted: dict[str, int], step_s: float) -> Gathered:
+        began = time.perf_counter()
+        drafts: dict[str, Draft] = {}
+        missing: dict[str, str] = {}
+        requests: dict[SessionKey, str] = {}
+        depths: list[DraftRequest] = []
+        lengths: dict[SessionKey, int] = {}
+        for request_id, depth in wanted.items():
+            session = self._sessions.get(request_id)
+            reason = self._reason(session, depth)
+            if reason or session is None or session.key is None:
+                missing[request_id] = reason or "no-drafter"
+                continue
+            requests[session.key] = request_id
+            lengths[session.key] = session.length
+            depths.append(DraftRequest(session.key, self._depth(session, depth)))
+        proposals, failures = self._guard.propose(depths, lengths)
+        draft_us = int((time.perf_counter() - began) * 1e6)
+        for key, request_id in requests.items():
+            proposal = proposals.get(key)
+            if proposal is None:
+                missing[request_id] = "fault"
+            elif not proposal.tokens:
+                missing[request_id] = "empty"
+            else:
+                mechanism = self._info.mechanism
+                drafts[request_id] = Draft(proposal.tokens, mechanism, False, draft_us)
+        self._counts.used += len(drafts)
+        self.missing.update(missing.values())
+        if proposals:
+            self._breaker = brk.answer(self._breaker, self._clock())
+            for key in proposals:
+                self._sessions[requests[key]].failures = 0
+        self._settle(failures)
+        return Gathered(drafts, missing, time.perf_counter() - began)
+
+    def close(self, request_id: str, reason: str) -> None:
+        session = self._sessions.pop(request_id, None)
+        if session is not None and session.key is not None:
+            self._guard.close(session.key)
+
+    def outcome(self, request_id: str, drafted: int, accepted: int) -> None:
+        """Nothing is ever waited for, so there is nothing to learn."""
+
+    def shutdown(self) -> None:
+        for request_id in list(self._sessions):
+            self.close(request_id, "shutdown")
+
+    def status(self) -> list[LinkRecord]:
+        closed = self._breaker.closed
+        return [
+            LinkRecord(
+                drafter=self._name,
+                address="",
+                mechanism=self._info.mechanism,
+                up=closed,
+                state="up" if closed else "isolated",
+                pid=os.getpid(),
+                sessions=sum(s.key is not None for s in self._sessions.values()),
+                blocks_used=self._counts.used,
+                faults=dict(self._counts.faults),
+            )
+        ]
+
+    # -- inside -----------------------------------------------------------------------------
+
+    def _open(self, sessions: Sequence[tuple[_Session, int]]) -> None:
+        """Open these on the drafter with their first tokens, so many of each, where it may be."""
+        opens: list[OpenSession] = []
+        for session, length in sessions:
+            opening = self._opening(session, length, probing=bool(opens))
+            if opening is not None:
+                session.key, session.length = opening.key, length
+                opens.append(opening)
+        self._settle(self._guard.open(opens))
+
+    def _opening(self, session: _Session, length: int, *, probing: bool) -> OpenSession | None:
+        now_s, view = self._clock(), session.view
+        admission = brk.admission(self._breaker, now_s)
+        busy = probing or any(s.key is not None for s in self._sessions.values())
+        if admission == "none" or (admission == "one" and busy):
+            session.reason = "isolated"
+            return None
+        if now_s < session.retry_s:
+            return None
+        features = view.features(0, length - 1) if self._info.needs_features else None
+        if self._info.needs_features and features is None:
+            session.reason = "cold"
+            return None
+        self._epoch += 1
+        key = SessionKey(self._name, view.request_id, self._epoch)
+        tokens = tuple(view.tokens[:length])
+        return OpenSession(key, tokens, view.sampling, view.tenant, features)
+
+    def _reason(self, session: _Session | None, depth: int) -> Reason | None:
+        if session is None:
+            return "no-drafter"
+        if depth <= 0:
+            return "depth-0"
+        if session.key is None:
+            return session.reason
+        return "context" if self._depth(session, depth) <= 0 else None
+
+    def _depth(self, session: _Session, depth: int) -> int:
+        depth = min(depth, self._info.max_block or depth)
+        if self._info.max_context:
+            depth = min(depth, self._info.max_context - session.length)
+        return depth
+
+    def _drop(self, session: _Session, reason: Reason) -> None:
+        if session.key is not None:
+            self._guard.close(session.key)
+        session.key, session.reason, session.length = None, reason, 0
+
+    def _settle(self, failures: Failures) -> None:
+        """Failed sessions rest for a while; a call of nothing but failures counts against the
+        drafter itself."""
+        if not failures:
+            return
+        now_s = self._clock()
+        for key in failures:
+            session = self._sessions.get(key.request)
+            if session is None or session.key != key:
+                continue
+            session.key, session.reason, session.length = None, "fault", 0
+            session.failures += 1
+            session.retry_s = now_s + pause_s(session.failures)
+            self._counts.faults["FAULT_INTERNAL"] += 1
+        self._breaker = brk.fail(self._breaker, now_s)
+        if brk.admission(self._breaker, now_s) == "none":
+            for session in self._sessions.values():
+                if session.key is not None:
+                    self._drop(session, "isolated")
+
+
+def _commit(commit: PortCommit, key: SessionKey, with_features: bool) -> Commit:
+    features = commit.features if with_features else None
+    return Commit(key, commit.round, commit.from_len, commit.tokens, features, commit.depth)

@@ -1,0 +1,83 @@
+"""What a port counts, and why a row has no block: closed sets, fit for metric labels."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pilotfish.v1 import control_pb2, exchange_pb2
+
+Reason = Literal[
+    "no-drafter",  # none is up, or none has been found for the session yet
+    "late",  # the block has not come in the time that waiting is worth
+    "stale",  # what came was drafted on other tokens
+    "cold",  # the drafter has not got the session's features yet
+    "fault",  # the drafter failed on this session; it is tried again after a pause
+    "overloaded",  # the drafter has no room
+    "isolated",  # the drafter has been silent or failing; it rests
+    "context",  # the drafter's context ends before this row's
+    "depth-0",  # nothing was asked
+    "empty",  # the drafter had nothing to propose
+]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRecord:
+    """One drafter as its verifier sees it. state: "connecting", "up", "down", "refused" or
+    "isolated"; detail says why it is not up."""
+
+    drafter: str
+    address: str
+    mechanism: str
+    up: bool
+    state: str
+    detail: str = ""
+    pid: int = 0
+    sessions: int = 0
+    frames_sent: int = 0
+    frames_received: int = 0
+    blocks_used: int = 0
+    blocks_stale: int = 0
+    blocks_late: int = 0
+    rtt_us: int = 0
+    busy_share: float = 0.0
+    faults: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class BlockCounts:
+    """Of one drafter. late counts rows that ran without; stale counts blocks thrown away."""
+
+    used: int = 0
+    stale: int = 0
+    late: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+
+
+def link_status(record: LinkRecord) -> control_pb2.LinkStatus:
+    return control_pb2.LinkStatus(
+        drafter=record.drafter,
+        mechanism=record.mechanism,
+        up=record.up,
+        pid=record.pid,
+        frames_sent=record.frames_sent,
+        frames_received=record.frames_received,
+        blocks_used=record.blocks_used,
+        blocks_stale=record.blocks_stale,
+        blocks_late=record.blocks_late,
+    )
+
+
+def drafter_link(record: LinkRecord) -> exchange_pb2.DrafterLink:
+    return exchange_pb2.DrafterLink(
+        drafter=record.drafter,
+        mechanism=record.mechanism,
+        up=record.up,
+        pid=record.pid,
+        frames_sent=record.frames_sent,
+        frames_received=record.frames_received,
+        sessions=record.sessions,
+        rtt_us=record.rtt_us,
+    )
