@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import grpc
 
@@ -79,4 +81,6 @@ class _Renewal:
 def server_credentials(files: TlsFiles) -> grpc.ServerCredentials:
     """Raises TlsError when the files cannot be used now; renewals are picked up by themselves."""
     configuration = files.load()
-    return grpc.dynamic_ssl_server_credentials(configuration, _Renewal(files))
+    # None means "no change" to grpc, which its stubs do not know.
+    renewal = cast("Callable[[], grpc.ServerCertificateConfiguration]", _Renewal(files))
+    return grpc.dynamic_ssl_server_credentials(configuration, renewal)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hmac
 import logging
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, NoReturn, TypeAlias, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar, cast
 
 import grpc
 import grpc.aio
@@ -85,7 +85,7 @@ def parse(request: type[_M], data: bytes) -> _M:
     except DecodeError:
         raise InvalidRequest(f"The message is no {request.DESCRIPTOR.full_name}.") from None
     for part in _messages(message):
-        for unknown in UnknownFieldSet(part):
+        for unknown in cast(Any, UnknownFieldSet(part)):
             name = f"{part.DESCRIPTOR.full_name}, field {unknown.field_number}"
             raise InvalidRequest(
                 f"This server does not know {name}.", param=str(unknown.field_number)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import grpc.aio
@@ -97,7 +97,7 @@ async def start_grpc(
     server.add_generic_rpc_handlers(
         (InferenceMethods(service).handlers(door), ControlMethods(status).handlers(door))
     )
-    servicer = health.aio.HealthServicer()
+    servicer = cast(Any, health).aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
     reflection.enable_server_reflection(
         (INFERENCE, CONTROL, _HEALTH, reflection.SERVICE_NAME), server
@@ -119,7 +119,7 @@ def _bind(server: grpc.aio.Server, settings: GrpcSettings) -> int:
             port = server.add_secure_port(address, server_credentials(settings.tls))
     except RuntimeError as error:
         raise GrpcStartError(
-            f"cannot listen on {address}: the port is taken or not ours"
+            f"cannot listen on {address}: the port is in use or the address is not this machine's"
         ) from error
     if port == 0 or settings.port not in (0, port):
         raise GrpcStartError(f"cannot listen on {address}")

@@ -7,8 +7,7 @@ from collections import deque
 
 from pilotfish.v1 import exchange_pb2 as pb
 
-# Chunks without tokens (an error, a bare finish) come on top of the token budget.
-_SPARE_CHUNKS = 8
+_SPARE_CHUNKS = 8  # chunks without tokens, such as an error or a bare finish
 
 
 class LinkLost(Exception):
@@ -22,20 +21,22 @@ class Inbox:
     breaks its contract, and the attempt ends as lost.
     """
 
-    __slots__ = ("_chunks", "_lost", "_ready", "_room", "finished")
+    __slots__ = ("_chunks", "_empties", "_lost", "_ready", "_tokens", "finished")
 
     def __init__(self, budget: int) -> None:
         self._chunks: deque[pb.TokenChunk] = deque()
         self._lost: LinkLost | None = None
         self._ready = asyncio.Event()
-        self._room = budget + _SPARE_CHUNKS
+        self._tokens = budget
+        self._empties = _SPARE_CHUNKS
         self.finished = False
 
     def put(self, chunk: pb.TokenChunk) -> bool:
         """False when the chunk exceeds the budget; the inbox is then failed."""
-        self._room -= max(1, len(chunk.tokens))
-        if self._room < 0:
-            self.fail(LinkLost("the verifier sent more tokens than max_tokens"))
+        self._tokens -= len(chunk.tokens)
+        self._empties -= not chunk.tokens
+        if self._tokens < 0 or self._empties < 0:
+            self.fail(LinkLost("the verifier sent more than the request may get"))
             return False
         self._chunks.append(chunk)
         self.finished = self.finished or ends(chunk)

@@ -109,7 +109,7 @@ class VerifierBackend:
         clock = asyncio.get_running_loop().time
         takeover = Takeover(self._patience_s, clock() + self._patience_s)
         output: list[int] = []
-        while True:
+        while len(output) < spec.sampling.max_tokens:
             try:
                 async with self._attempt(spec, output, takeover) as (name, inbox):
                     while True:
@@ -122,6 +122,8 @@ class VerifierBackend:
                             return
             except _Lost as lost:
                 await asyncio.sleep(takeover.lost(lost.loss, clock(), random.random()))
+        # Lost between the last token and the word that it was the last.
+        yield Chunk((), finish="length")
 
     @asynccontextmanager
     async def _attempt(
