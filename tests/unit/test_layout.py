@@ -161,3 +161,23 @@ def test_no_file_names_this_machine_or_a_registry() -> None:
         found += [f"{file.relative_to(ROOT)}: {match[0]}" for match in pattern.finditer(text)]
     found = [line for line in found if not line.startswith("tests/unit/test_layout.py")]
     assert found == []
+
+
+def test_every_relative_link_of_the_docs_leads_somewhere() -> None:
+    links = [
+        (file, target)
+        for file in tracked()
+        if file.suffix == ".md"
+        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", file.read_text(encoding="utf-8"))
+        if "://" not in target
+    ]
+    broken = [f"{f.relative_to(ROOT)}: {t}" for f, t in links if not (f.parent / t).exists()]
+    assert broken == []
+
+
+def test_the_readme_names_the_two_commands_and_make_has_them() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for command in ("demo", "test"):
+        assert f"make {command}" in readme
+        assert re.search(rf"^{command}:", makefile, re.MULTILINE)
