@@ -1,0 +1,230 @@
+"""Any Hugging Face causal LM as drafter, with a KV of its own, batched over sessions.
+
+Greedy at temperature 0. Otherwise the `coupled` rule: x = argmax(log q + g) with the noise the
+target uses at the same position, so drafts are likely what the target will draw (DESIGN §5).
+
+Law of a session: KV rows 0 … kv_len-1 are those of its committed tokens, each at its absolute
+position. A round feeds tokens[kv_len:], whatever they are: the draft that was accepted and never
+fed (pitfalls S28), the tokens of rounds at D = 0 (S30), a prompt in parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any
+
+import torch
+
+from actors.contracts import (
+    Commit,
+    DrafterError,
+    DrafterInfo,
+    DraftRequest,
+    OpenSession,
+    Proposal,
+    SessionKey,
+)
+from actors.drafters.allot import allot
+from actors.drafters.config import DrafterConfig
+from actors.drafters.external_choose import Prefix, next_drafts
+from actors.drafters.external_kv import ATTENTION, DraftStep, SessionKV, Span
+from actors.drafters.external_load import load_draft_model
+from actors.drafters.sessions import SessionTable, room
+from actors.engine.loading import end_tokens
+from actors.sampling.params import SamplingParams
+
+
+@dataclass(slots=True)
+class ExternalSession:
+    """fed: drafts after the committed tokens whose KV rows exist too, rows length … ."""
+
+    key: SessionKey
+    tokens: list[int]
+    sampling: SamplingParams
+    prompt_len: int
+    kv: SessionKV = field(default_factory=SessionKV)
+    kv_len: int = 0
+    fed: list[int] = field(default_factory=list)
+
+    @property
+    def length(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def start(self) -> int:
+        """First row to feed; the newest token is always fed, for its logits."""
+        return min(self.kv_len, self.length - 1)
+
+    def extend(self, tokens: Sequence[int]) -> None:
+        """Commit: rows of drafts that were accepted stay, all others are forgotten."""
+        for token, draft in zip(tokens, self.fed, strict=False):
+            if token != draft:
+                break
+            self.kv_len += 1
+        self.fed = []
+        self.tokens.extend(tokens)
+
+
+@dataclass(slots=True)
+class Chain:
+    """A block in the making."""
+
+    session: ExternalSession
+    depth: int
+    drafts: list[int] = field(default_factory=list)
+    ended: bool = False
+
+    @property
+    def open(self) -> bool:
+        return not self.ended and len(self.drafts) < self.depth
+
+
+class ExternalDrafter:
+    """`model` is a transformers causal LM in eval mode; `name` goes into the revision."""
+
+    def __init__(self, model: Any, config: DrafterConfig, name: str = "draft") -> None:
+        model.set_attn_implementation(ATTENTION)
+        self._model = model
+        self._config = config
+        self._inputs = int(model.get_input_embeddings().weight.shape[0])
+        outputs = int(model.get_output_embeddings().weight.shape[0])
+        # Ids that only one side has are never proposed (pitfalls S34).
+        self._vocab = min(outputs, config.target_vocab_size or outputs)
+        self._eos = end_tokens(model)
+        self.sessions: SessionTable[ExternalSession] = SessionTable()
+        self._info = DrafterInfo(
+            "draft_model",
+            f"{name}@{config.revision or 'local'}",
+            vocab_size=self._vocab,
+            max_block=config.num_speculative_tokens,
+            max_context=_context(model, config.max_context),
+        )
+
+    @classmethod
+    def load(cls, config: DrafterConfig) -> ExternalDrafter:
+        """Load, check against the target, wrap. Raises DrafterLoadError."""
+        return cls(load_draft_model(config), config, PurePath(config.model or "").name)
+
+    @property
+    def info(self) -> DrafterInfo:
+        return self._info
+
+    # -- the contract ---------------------------------------------------------------------------
+
+    def open(self, sessions: Sequence[OpenSession]) -> None:
+        """Takes the prompts and feeds their first part while the target prefills."""
+        opened = [
+            ExternalSession(s.key, list(s.tokens), s.sampling, len(s.tokens)) for s in sessions
+        ]
+        for session in opened:
+            self.sessions.put(session.key, session)
+        fitting = [s for s in opened if 0 < s.length <= self._limit]
+        counts = allot([s.length for s in fitting], 0, self._config.prefill_rows)
+        self._feed([(s, n) for s, n in zip(fitting, counts, strict=True) if n])
+
+    def observe(self, commits: Sequence[Commit]) -> None:
+        self.sessions.observe(commits)
+
+    def propose(self, requests: Sequence[DraftRequest]) -> list[Proposal]:
+        """A session whose prompt is still being fed proposes nothing yet. Raises DrafterError
+        naming the sessions whose logits are not finite; asking again for the others is safe."""
+        info, chains = self._info, list[Chain]()
+        for request, session in self.sessions.pairs(requests):
+            depth = room(request.depth, session.length, info.max_block, info.max_context)
+            chains.append(Chain(session, depth))
+        self._draft([chain for chain in chains if chain.open])
+        return [Proposal(c.session.key, c.session.length, tuple(c.drafts)) for c in chains]
+
+    def close(self, key: SessionKey) -> None:
+        self.sessions.pop(key)
+
+    # -- the work -------------------------------------------------------------------------------
+
+    @property
+    def _limit(self) -> int:
+        return self._info.max_context or 1 << 62
+
+    def _draft(self, chains: list[Chain]) -> None:
+        """One forward that catches up, then one row a chain for each further token."""
+        missing = [c.session.length - c.session.start for c in chains]
+        entitled = 2 * (self._info.max_block + 1)
+        counts = allot(missing, entitled, self._config.prefill_rows)
+        rows = self._feed(
+            [(c.session, n) for c, n in zip(chains, counts, strict=True)],
+        )
+        ready = [i for i, (n, m) in enumerate(zip(counts, missing, strict=True)) if n == m]
+        chains = [chains[i] for i in ready]
+        logits = rows[ready] if chains else rows
+        while chains:
+            self._choose(chains, logits)
+            chains = [chain for chain in chains if chain.open]
+            if chains:
+                logits = self._forward(
+                    [
+                        (c.session, [c.drafts[-1]], c.session.length + len(c.drafts) - 1)
+                        for c in chains
+                    ]
+                )
+                for chain in chains:
+                    chain.session.fed = list(chain.drafts)
+
+    def _feed(self, parts: Sequence[tuple[ExternalSession, int]]) -> torch.Tensor:
+        """The next n committed tokens of each session, n >= 1; logits [sessions, vocab]."""
+        if not parts:
+            return torch.empty(0, self._vocab)
+        feeds = [(s, s.tokens[s.start : s.start + n], s.start) for s, n in parts]
+        logits = self._forward(feeds)
+        for session, tokens, start in feeds:
+            session.kv_len = start + len(tokens)
+            session.fed = []
+        return logits
+
+    @torch.inference_mode()
+    def _forward(self, feeds: Sequence[tuple[ExternalSession, list[int], int]]) -> torch.Tensor:
+        """Tokens at their positions, packed flat; logits [sessions, vocab] of each last row. An id
+        the model does not know is fed as id 0: positions stay, acceptance suffers a little."""
+        ids, positions, spans = list[int](), list[int](), list[Span]()
+        for session, tokens, offset in feeds:
+            start = len(ids)
+            ids.extend(token if token < self._inputs else 0 for token in tokens)
+            positions.extend(range(offset, offset + len(tokens)))
+            spans.append(Span(session.kv, offset, start, len(ids)))
+        device = self._model.device
+        logits: torch.Tensor = self._model(
+            input_ids=torch.tensor([ids], device=device),
+            position_ids=torch.tensor([positions], device=device),
+            use_cache=False,
+            logits_to_keep=torch.tensor([span.stop - 1 for span in spans], device=device),
+            draft_step=DraftStep(spans),
+        ).logits[0]
+        return logits[:, : self._vocab]
+
+    def _choose(self, chains: Sequence[Chain], logits: torch.Tensor) -> None:
+        """The next draft of each chain from its row of logits [chains, vocab]."""
+        prefixes = [
+            Prefix(c.session.tokens + c.drafts, c.session.prompt_len, c.session.sampling)
+            for c in chains
+        ]
+        drafts = next_drafts(logits, prefixes, self._eos)
+        bad: list[SessionKey] = []
+        for chain, token in zip(chains, drafts, strict=True):
+            if token is None:
+                bad.append(chain.session.key)
+            else:
+                chain.drafts.append(token)
+                chain.ended = self._ends(token, chain.session.sampling)
+        if bad:
+            raise DrafterError("the draft model's logits are not finite", bad)
+
+    def _ends(self, token: int, sampling: SamplingParams) -> bool:
+        """Nothing follows an end; whether it is one, the target decides (pitfalls S09)."""
+        return token in sampling.stop_token_ids or (token in self._eos and not sampling.ignore_eos)
+
+
+def _context(model: Any, served: int) -> int:
+    """Positions that exist on both sides; 0 when neither has a bound."""
+    text = model.config.get_text_config()
+    own = int(getattr(text, "max_position_embeddings", 0) or 0)
+    return min(own or served, served or own)

@@ -1,0 +1,102 @@
+"""Loading a draft model, and proving that it can draft for this target, before any session.
+
+What would only lower acceptance without a word is refused here by name: another vocabulary, an
+attention that is more than causal attention, a state that cannot be rolled back, rounded RoPE.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from actors.drafters.config import DrafterConfig
+from actors.drafters.errors import DrafterLoadError
+from actors.drafters.external_kv import ATTENTION, DraftStep, SessionKV, Span
+from actors.engine.errors import ModelLoadError
+from actors.engine.loading import load_model, resolve_dtype
+
+
+def load_draft_model(config: DrafterConfig) -> Any:
+    """A transformers causal LM from safetensors or GGUF, checked. Raises DrafterLoadError."""
+    if not config.model:
+        raise DrafterLoadError("draft_model needs a model", "model")
+    if config.threads:
+        torch.set_num_threads(config.threads)
+    try:
+        dtype = resolve_dtype(config.dtype, config.device)
+        model = load_model(config.model, config.revision, dtype, config.device)
+    except ModelLoadError as error:
+        raise DrafterLoadError(f"draft model: {error}", error.param) from error
+    if config.target_tokenizer:
+        compare_vocabularies(
+            vocabulary(config.target_tokenizer), vocabulary(config.model, config.revision)
+        )
+    model.set_attn_implementation(ATTENTION)
+    check_rope(model)
+    check_incremental(model)
+    return model
+
+
+def vocabulary(path: str, revision: str | None = None) -> dict[int, str]:
+    """Token by id of the tokenizer at `path`. Raises DrafterLoadError when there is none."""
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(path, revision=revision)
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        raise DrafterLoadError(
+            f"cannot read the tokenizer of {path!r}, so its ids cannot be compared: {error}",
+            "model",
+        ) from error
+    return {index: token for token, index in tokenizer.get_vocab().items()}
+
+
+def compare_vocabularies(target: dict[int, str], draft: dict[int, str]) -> None:
+    """Ids that both have must mean the same token; one may have more (pitfalls S34)."""
+    common = sorted(target.keys() & draft.keys())
+    for index in common:
+        if target[index] != draft[index]:
+            raise DrafterLoadError(
+                f"token id {index} is {target[index]!r} in the target's vocabulary and "
+                f"{draft[index]!r} in the draft model's",
+                "model",
+            )
+    if not common:
+        raise DrafterLoadError("the two vocabularies have no token id in common", "model")
+
+
+def check_rope(model: Any) -> None:
+    """RoPE frequencies in half precision lose acceptance as the position grows."""
+    for name, buffer in model.named_buffers():
+        if "inv_freq" in name and buffer.dtype.itemsize < 4:
+            raise DrafterLoadError(f"{name} is {buffer.dtype}, not fp32", "dtype")
+
+
+@torch.inference_mode()
+def check_incremental(model: Any, length: int = 6) -> None:
+    """A short text fed in two parts must give what transformers' own attention gives in one."""
+    vocab = int(model.get_input_embeddings().weight.shape[0])
+    ids = torch.tensor([[(7 * i + 1) % vocab for i in range(length)]], device=model.device)
+    kv, half, ours = SessionKV(), length // 2, []
+    for start, stop in ((0, half), (half, length)):
+        step = DraftStep([Span(kv, start, 0, stop - start)])
+        positions = torch.arange(start, stop, device=model.device)[None]
+        logits = model(
+            input_ids=ids[:, start:stop], position_ids=positions, use_cache=False, draft_step=step
+        ).logits
+        ours.append(logits[0].float())
+    model.set_attn_implementation("eager")
+    try:
+        theirs = model(input_ids=ids, use_cache=False).logits[0].float()
+    finally:
+        model.set_attn_implementation(ATTENTION)
+    scale = theirs.abs().max().clamp(min=1e-6)
+    off = ((torch.cat(ours) - theirs).abs().max() / scale).item()
+    tolerance = 5e-2 if model.dtype.itemsize < 4 else 1e-3
+    if not off <= tolerance:
+        raise DrafterLoadError(
+            f"{model.config.model_type}: fed in parts, the model differs from itself by {off:.1e} "
+            "of the logits' range; this architecture cannot draft",
+            "model",
+        )
