@@ -71,6 +71,11 @@ def answer(breaker: Breaker, now_s: float) -> Breaker:
     return Breaker()
 
 
+def interrupted(breaker: Breaker) -> Breaker:
+    """Nobody waits for an answer any more: the asks are gone with their sessions or connection."""
+    return replace(breaker, silence=replace(breaker.silence, since_s=None))
+
+
 def miss(breaker: Breaker, now_s: float, patience_s: float) -> Breaker:
     """A step in which none of the drafter's rows had a block."""
     silence = unanswered(breaker.silence, now_s, patience_s)

@@ -107,6 +107,11 @@ class ArrivalLaw:
             value = after
         return value
 
+    def within(self, seconds: float, age_s: float) -> float:
+        """P(an ask of age `age_s` is answered in the next `seconds`)."""
+        still_out = self.late(age_s)
+        return 1.0 - self.late(age_s + seconds) / still_out if still_out > 0.0 else 1.0
+
     def quantile(self, share: float) -> float:
         """The time by which `share` of the asks are answered, at most the slowest answer seen."""
         for at, after in self.steps:
@@ -130,21 +135,25 @@ def arrival_law(state: Arrivals) -> ArrivalLaw | None:
 
 
 def wait_s(
-    *, share: float, step_s: float, survive: tuple[float, ...], law: ArrivalLaw | None, age_s: float
+    *,
+    share: float,
+    step_s: float,
+    survive: tuple[float, ...],
+    law: ArrivalLaw | None,
+    age_s: float = 0.0,
+    waited_s: float = 0.0,
 ) -> float:
     """How long to wait from now, in seconds; 0 is not at all.
 
-    share: rows of the step without a block. age_s: how long ago the newest of their asks was sent.
+    share: rows of the step without a block. age_s: how long ago they were asked for. waited_s:
+    how long this step has waited already.
     """
-    budget_s = worth_s(share, step_s, survive)
-    if law is None or budget_s <= 0.0:
-        return budget_s
-    budget_s = min(budget_s, patience_s(law) - age_s)
+    budget_s = worth_s(share, step_s, survive) - waited_s
+    if law is not None:
+        budget_s = min(budget_s, patience_s(law) - age_s)
     if budget_s <= 0.0:
         return 0.0
-    still_out = law.late(age_s)
-    within = 1.0 - law.late(age_s + budget_s) / still_out if still_out > 0.0 else 1.0
-    return budget_s if within >= MIN_ARRIVAL else 0.0
+    return budget_s if law is None or law.within(budget_s, age_s) >= MIN_ARRIVAL else 0.0
 
 
 def patience_s(law: ArrivalLaw | None) -> float:

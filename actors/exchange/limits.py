@@ -10,6 +10,7 @@ MAX_FRAME_BYTES = 1 << 20
 MAX_RECEIVE_BYTES = 8 << 20
 MAX_REQUEST_ID = 256
 MAX_DETAIL = 512
+MAX_BLOCK = 64
 MAX_COMMIT = 4096
 """Tokens of one Commit."""
 
@@ -26,7 +27,6 @@ class Limits:
     max_streams: int = 64
     max_tokens: int = 1 << 18
     max_columns: int = 1 << 17
-    max_block: int = 64
     max_feature_bytes: int = 2 << 30
     vocab_size: int = 0
 

@@ -21,7 +21,7 @@ from actors.contracts import Commit, Drafter, DraftRequest, OpenSession, Proposa
 from actors.exchange.codec import block_to_pb, fault_to_pb
 from actors.exchange.frames import drafter_frames
 from actors.exchange.guard import Failures, GuardedDrafter
-from actors.exchange.limits import Limits
+from actors.exchange.limits import MAX_BLOCK, Limits
 from actors.exchange.sessions import Quarantine, Session, SessionTable
 from actors.exchange.sink import Attributes, Sink, Span, Trace
 from pilotfish.v1 import exchange_pb2 as pb
@@ -215,7 +215,7 @@ class DraftWorker:
 
     def _depth(self, session: Session, wanted: int) -> int:
         """Within the drafter's block and context; positions past the context do not exist."""
-        depth = min(wanted, self.info.max_block or wanted, self._limits.max_block)
+        depth = min(wanted, self.info.max_block or wanted, MAX_BLOCK)
         if self.info.max_context:
             depth = min(depth, self.info.max_context - session.length)
         return depth

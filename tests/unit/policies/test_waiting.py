@@ -130,3 +130,10 @@ def test_survival_never_rises_with_the_position() -> None:
     curve = waiting.survival(state, 8)
     assert list(curve) == sorted(curve, reverse=True)
     assert len(curve) == 8
+
+
+def test_what_a_step_has_waited_is_taken_off_its_budget() -> None:
+    whole = waiting.wait_s(share=1.0, step_s=0.02, survive=SURVIVE, law=None)
+    rest = waiting.wait_s(share=1.0, step_s=0.02, survive=SURVIVE, law=None, waited_s=0.005)
+    assert rest == pytest.approx(whole - 0.005)
+    assert waiting.wait_s(share=1.0, step_s=0.02, survive=SURVIVE, law=None, waited_s=1.0) == 0.0

@@ -1,0 +1,160 @@
+"""Blocks for the next step: what has come, what is worth waiting for, why the rest goes without."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from actors.contracts import Draft, Gathered
+from actors.exchange.home import Home, PortSession
+from actors.exchange.status import Reason
+from policies import breaker as brk
+from policies import waiting
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """When silence counts as a miss. first_s: while a session's first block is still to come, for
+    a drafter may have a long prompt to read. fixed_wait_s: instead of the waiting rule."""
+
+    least_s: float = 0.25
+    first_s: float = 2.0
+    fixed_wait_s: float | None = None
+
+
+@dataclass(slots=True)
+class Gathering:
+    """One call of `gather`. Everything happens under `wake`'s lock."""
+
+    wake: threading.Condition
+    clock: Callable[[], float]
+    patience: Patience
+    survive: tuple[float, ...]
+    wanted: dict[str, int]
+    step_s: float
+    sessions: dict[str, PortSession]
+    vocab_size: int
+    drafts: dict[str, Draft] = field(default_factory=dict)
+    missing: dict[str, Reason] = field(default_factory=dict)
+    open: dict[str, PortSession] = field(default_factory=dict)
+    waited_s: float = 0.0
+
+    def run(self) -> Gathered:
+        for request_id in self.wanted:
+            self._look(request_id)
+        began = time.perf_counter()
+        while self.open:
+            pause_s = self._pause_s()
+            if pause_s <= 0.0:
+                break
+            heard = self.wake.wait(pause_s)
+            self.waited_s = time.perf_counter() - began
+            for request_id in list(self.open):
+                self._look(request_id)
+            if not heard:
+                break
+        self._give_up()
+        return Gathered(self.drafts, dict(self.missing), self.waited_s)
+
+    def _look(self, request_id: str) -> None:
+        """Settle this row, or leave it open: its block is still to come."""
+        self.open.pop(request_id, None)
+        session, depth = self.sessions.get(request_id), self.wanted[request_id]
+        if session is None:
+            self.missing[request_id] = "no-drafter"
+            return
+        if depth <= 0:
+            self.missing[request_id] = "depth-0"
+            return
+        block, draft_us = session.take()
+        tokens = _inside(block[:depth], self.vocab_size)
+        home = session.home
+        if len(tokens) < len(block[:depth]) and home is not None:
+            home.counts.faults["FAULT_INVALID"] += 1
+        if tokens:
+            mechanism = home.mechanism if home is not None else ""
+            self.drafts[request_id] = Draft(tokens, mechanism, True, draft_us)
+            if home is not None:
+                home.counts.used += 1
+            return
+        reason = "fault" if block else _reason(session)
+        if reason is None:
+            self.open[request_id] = session
+        else:
+            self.missing[request_id] = reason
+
+    def _pause_s(self) -> float:
+        """How long the most hopeful of the open rows is worth waiting for, from now."""
+        if self.patience.fixed_wait_s is not None:
+            return self.patience.fixed_wait_s - self.waited_s
+        now_s = self.clock()
+        share = len(self.open) / len(self.wanted)
+        ages: dict[Home, float] = {}
+        for session in self.open.values():
+            if session.home is not None:
+                age_s = session.age_s(now_s)
+                ages[session.home] = min(age_s, ages.get(session.home, age_s))
+        return max(
+            (
+                waiting.wait_s(
+                    share=share,
+                    step_s=self.step_s,
+                    survive=self.survive,
+                    law=home.law,
+                    age_s=age_s,
+                    waited_s=self.waited_s,
+                )
+                for home, age_s in ages.items()
+            ),
+            default=0.0,
+        )
+
+    def _give_up(self) -> None:
+        """Rows still open run without; their drafters and sessions are judged by the clock."""
+        now_s = self.clock()
+        late: dict[Home, list[PortSession]] = {}
+        for request_id, session in self.open.items():
+            self.missing[request_id] = "late"
+            if session.home is None:
+                continue
+            session.home.counts.late += 1
+            late.setdefault(session.home, []).append(session)
+            patience_s = self._patience_s(session.home, first=session.answered < 0)
+            session.silence = brk.unanswered(session.silence, now_s, patience_s)
+        served = {s.home for r in self.drafts if (s := self.sessions.get(r)) is not None}
+        for home, rows in late.items():
+            if home not in served:
+                patience_s = self._patience_s(home, first=any(s.answered < 0 for s in rows))
+                home.breaker = brk.miss(home.breaker, now_s, patience_s)
+
+    def _patience_s(self, home: Home, *, first: bool) -> float:
+        least_s = self.patience.first_s if first else self.patience.least_s
+        return max(least_s, waiting.patience_s(home.law))
+
+
+def _reason(session: PortSession) -> Reason | None:
+    """Why this row has no tokens at hand; None when they may still come."""
+    home = session.home
+    if home is None:
+        return session.reason
+    if session.warming:
+        return "cold"
+    if home.max_context and len(session.view.tokens) >= home.max_context:
+        return "context"
+    if session.asked < 0:
+        return "depth-0"
+    if session.answered < session.asked:
+        return None
+    return "stale" if session.stale else "empty"
+
+
+def _inside(tokens: tuple[int, ...], vocab_size: int) -> tuple[int, ...]:
+    """Up to the first id that is no token: the target must never be asked to embed it."""
+    if not vocab_size:
+        return tokens
+    for place, token in enumerate(tokens):
+        if token >= vocab_size:
+            return tokens[:place]
+    return tokens

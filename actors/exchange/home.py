@@ -1,0 +1,177 @@
+"""What a verifier knows of its drafters and of its sessions on them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from actors.contracts import SessionKey, SessionView
+from actors.exchange.link import Link
+from actors.exchange.status import BlockCounts, LinkRecord, Reason
+from pilotfish.v1 import exchange_pb2 as pb
+from policies import breaker as brk
+from policies import waiting
+from policies.reconcile import Reconciled, reconcile
+
+MAX_ASKS = 4
+"""Unanswered asks a session keeps the times of; older ones are given up."""
+
+MAX_BLOCKS = 2
+"""Blocks a session keeps: the newest, and one it may be the tail of."""
+
+
+@dataclass(eq=False, slots=True)
+class Home:
+    """One drafter: its link, its breaker, its arrivals, and who lives there."""
+
+    link: Link
+    breaker: brk.Breaker = field(default_factory=brk.Breaker)
+    arrivals: waiting.Arrivals = field(default_factory=waiting.Arrivals)
+    law: waiting.ArrivalLaw | None = None
+    counts: BlockCounts = field(default_factory=BlockCounts)
+    sessions: set[str] = field(default_factory=set)
+    full_until_s: float = 0.0
+
+    @property
+    def needs_features(self) -> bool:
+        return self.link.info is not None and self.link.info.needs_features
+
+    @property
+    def mechanism(self) -> str:
+        return self.link.info.mechanism if self.link.info else self.link.endpoint.mechanism
+
+    @property
+    def max_context(self) -> int:
+        return self.link.info.max_context if self.link.info else 0
+
+    def arrived(self, seconds: float) -> None:
+        self.arrivals = waiting.arrived(self.arrivals, seconds)
+        self.law = waiting.arrival_law(self.arrivals)
+
+    def given_up(self, seconds: float) -> None:
+        self.arrivals = waiting.given_up(self.arrivals, seconds)
+        self.law = waiting.arrival_law(self.arrivals)
+
+    def record(self) -> LinkRecord:
+        link = self.link
+        isolated = not self.breaker.closed
+        return LinkRecord(
+            drafter=link.endpoint.name,
+            address=link.endpoint.address,
+            mechanism=self.mechanism,
+            up=link.up and not isolated,
+            state="isolated" if link.up and isolated else link.state,
+            detail=link.detail,
+            pid=link.pid,
+            sessions=len(self.sessions),
+            frames_sent=link.frames_sent,
+            frames_received=link.frames_received,
+            blocks_used=self.counts.used,
+            blocks_stale=self.counts.stale,
+            blocks_late=self.counts.late,
+            rtt_us=link.rtt_us,
+            busy_share=link.busy_share,
+            faults=dict(self.counts.faults),
+        )
+
+
+@dataclass(eq=False, slots=True)
+class PortSession:
+    """One request. key and home are None together: no drafter has it.
+
+    length: committed tokens that the drafter has or will have. unseeded: its features are still to
+    be sent. warming: it is not known to have them yet. asked, answered: the newest round that a
+    block was asked for, and that one came for; stale: that one was on other tokens.
+    """
+
+    view: SessionView
+    key: SessionKey | None = None
+    home: Home | None = None
+    length: int = 0
+    reason: Reason = "no-drafter"
+    unseeded: bool = False
+    warming: bool = False
+    blocks: deque[pb.Block] = field(default_factory=lambda: deque(maxlen=MAX_BLOCKS))
+    asks: dict[int, float] = field(default_factory=dict)
+    asked: int = -1
+    answered: int = -1
+    stale: bool = False
+    silence: brk.Silence = field(default_factory=brk.Silence)
+    faults: int = 0
+    retry_s: float = 0.0
+
+    def settle(self, home: Home, key: SessionKey, length: int) -> None:
+        """It lives there from now on, with nothing remembered of an earlier home."""
+        self.home, self.key, self.length = home, key, length
+        self.unseeded = self.warming = home.needs_features
+        self.asks, self.asked, self.answered = {}, -1, -1
+        self.silence = brk.Silence()
+        self.blocks.clear()
+        home.sessions.add(self.view.request_id)
+
+    def leave(self, reason: Reason) -> None:
+        """Back to having no drafter; blocks that have come stay good."""
+        if self.home is not None:
+            self.home.sessions.discard(self.view.request_id)
+            if not self.home.sessions:
+                self.home.breaker = brk.interrupted(self.home.breaker)
+        self.key, self.home, self.reason = None, None, reason
+        self.asks = {}
+
+    def ask(self, round: int, now_s: float) -> None:
+        """A block was asked for; the drafter's clock of silence runs."""
+        if self.home is None:
+            return
+        if len(self.asks) >= MAX_ASKS:
+            self.home.given_up(now_s - self.asks.pop(next(iter(self.asks))))
+        self.asks[round] = now_s
+        self.asked = round
+        self.silence = brk.asked(self.silence, now_s)
+        self.home.breaker = brk.ask(self.home.breaker, now_s)
+
+    def answer(self, block: pb.Block, now_s: float) -> float | None:
+        """A block has come. Returns the seconds since its ask, where they are known."""
+        asked_s = self.asks.get(block.round)
+        for round in [r for r in self.asks if r <= block.round]:
+            del self.asks[round]
+        self.blocks.append(block)
+        self.answered = max(self.answered, block.round)
+        self.warming, self.faults, self.silence = False, 0, brk.Silence()
+        return None if asked_s is None else now_s - asked_s
+
+    def age_s(self, now_s: float) -> float:
+        """How long the oldest unanswered ask has waited."""
+        return now_s - next(iter(self.asks.values()), now_s)
+
+    def take(self) -> tuple[tuple[int, ...], int]:
+        """The best tokens at hand for the committed length and their draft time in µs; blocks
+        that can no longer be used are dropped and counted."""
+        if not self.blocks:
+            return (), 0
+        committed = self.view.tokens
+        kept: list[pb.Block] = []
+        best: tuple[int, ...] = ()
+        draft_us = 0
+        self.stale = True
+        for block in reversed(self.blocks):
+            result = self._fit(block, committed)
+            self.stale = self.stale and result.fit != "use"
+            if result.fit == "parked":
+                kept.append(block)
+            elif result.tokens and not best:
+                best, draft_us = result.tokens, block.draft_us
+            elif result.fit != "use" and self.home is not None:
+                self.home.counts.stale += 1
+        self.blocks.clear()
+        self.blocks.extend(reversed(kept))
+        return best, draft_us
+
+    def _fit(self, block: pb.Block, committed: Sequence[int]) -> Reconciled:
+        return reconcile(
+            base_len=block.base_len,
+            block=tuple(block.tokens),
+            block_epoch=block.key.epoch,
+            committed=committed,
+            epoch=self.key.epoch if self.key is not None else block.key.epoch,
+        )

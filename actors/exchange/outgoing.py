@@ -1,0 +1,194 @@
+"""What waits to be sent to one drafter: bounded, and coalesced in place while the peer is slow.
+
+The engine's thread puts, gRPC's sending thread takes; serialisation happens there. At most one
+Open and one Commit wait for each session, however slow the peer.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import torch
+
+from actors.contracts import Commit, OpenSession, SessionKey
+from actors.exchange.codec import key_to_pb, open_to_pb
+from actors.exchange.frames import feature_frames, round_frames
+from actors.exchange.sessions import merge
+from pilotfish.v1 import exchange_pb2 as pb
+
+MAX_CLOSES = 8192
+"""Closes a peer may leave unread; one that reads nothing for so long is given up."""
+
+PING_S = 2.0
+"""How often a quiet stream speaks, so that round trips and loads stay fresh."""
+
+
+@dataclass(slots=True)
+class _Open:
+    session: OpenSession
+    follow: bool
+    traceparent: str
+
+
+@dataclass(slots=True)
+class _Bulk:
+    """Rows to send once the drafter is known to have the Open: after the pong of that frame."""
+
+    rows: torch.Tensor
+    ping_ns: int | None = None
+
+
+@dataclass(slots=True)
+class Outgoing:
+    """Both lanes' queues of one connection. `ended` is final: a new connection gets a new one."""
+
+    opens: dict[SessionKey, _Open] = field(default_factory=dict)
+    commits: dict[SessionKey, list[Commit]] = field(default_factory=dict)
+    closes: dict[SessionKey, str] = field(default_factory=dict)
+    bulk: dict[SessionKey, _Bulk] = field(default_factory=dict)
+    ponged_ns: int = 0
+    pinged_ns: int = 0
+    ended: bool = False
+    wake: threading.Condition = field(default_factory=threading.Condition)
+
+    # -- the engine's thread ----------------------------------------------------------------
+
+    def open(self, session: OpenSession, *, follow: bool, traceparent: str) -> None:
+        with self.wake:
+            self.opens[session.key] = _Open(session, follow, traceparent)
+            self.wake.notify_all()
+
+    def commit(self, commit: Commit) -> None:
+        with self.wake:
+            # Taken out and put back, so that the order is by the newest commit: coldest first.
+            waiting = self.commits.pop(commit.key, [])
+            waiting.append(commit)
+            self.commits[commit.key] = waiting
+            self.wake.notify_all()
+
+    def features(self, key: SessionKey, rows: torch.Tensor) -> None:
+        """Rows 0 … n-1 of a session whose Open said that they follow."""
+        with self.wake:
+            if rows.shape[0] and not self.ended:
+                # An Open that has left already was followed by the newest ping, or by one before.
+                sent = key not in self.opens
+                self.bulk[key] = _Bulk(rows, self.pinged_ns if sent else None)
+                self.wake.notify_all()
+
+    def close(self, key: SessionKey, reason: str) -> None:
+        with self.wake:
+            self.commits.pop(key, None)
+            self.bulk.pop(key, None)
+            if self.opens.pop(key, None) is None and not self.ended:
+                self.closes[key] = reason
+            if len(self.closes) > MAX_CLOSES:
+                self.ended = True
+            self.wake.notify_all()
+
+    @property
+    def feature_bytes(self) -> int:
+        """Bytes of features that wait in both lanes."""
+        with self.wake:
+            return sum(_size(b.rows) for b in self.bulk.values()) + sum(
+                _size(c.features) for waiting in self.commits.values() for c in waiting
+            )
+
+    def coldest(self) -> SessionKey | None:
+        """Among the sessions whose features wait, the one with the oldest newest commit."""
+        with self.wake:
+            for key, waiting in self.commits.items():
+                if key in self.bulk or any(c.features is not None for c in waiting):
+                    return key
+            return next(iter(self.bulk), None)
+
+    # -- the sending threads ----------------------------------------------------------------
+
+    def round_frames(self) -> Iterator[pb.VerifierFrame]:
+        """Frames of the round lane until the end; a ping where one is due."""
+        while True:
+            with self.wake:
+                if not self._round_due() and not self.ended:
+                    self.wake.wait(PING_S)
+                if self.ended:
+                    return
+                opens, self.opens = self.opens, {}
+                commits, self.commits = self.commits, {}
+                closes, self.closes = self.closes, {}
+                ping_ns = self._ping(opens)
+            yield from _with_ping(opens, commits, closes, ping_ns)
+
+    def _round_due(self) -> bool:
+        return bool(self.opens or self.commits or self.closes)
+
+    def _ping(self, opens: dict[SessionKey, _Open]) -> int:
+        """The ping of the next frame, 0 for none. Features wait for the pong of their Open's."""
+        now_ns = time.monotonic_ns()
+        if now_ns - self.pinged_ns < PING_S * 0.5e9 and not any(o.follow for o in opens.values()):
+            return 0
+        self.pinged_ns = now_ns
+        for key in opens.keys() & self.bulk.keys():
+            self.bulk[key].ping_ns = now_ns
+        return now_ns
+
+    def bulk_frames(self) -> Iterator[pb.VerifierFrame]:
+        """Frames of the bulk lane until the end, session by session."""
+        while True:
+            with self.wake:
+                while (key := self._released()) is None and not self.ended:
+                    self.wake.wait()
+                if self.ended or key is None:
+                    return
+                rows = self.bulk.pop(key).rows
+            yield from feature_frames(key, rows)
+
+    def _released(self) -> SessionKey | None:
+        for key, item in self.bulk.items():
+            if item.ping_ns is not None and item.ping_ns <= self.ponged_ns:
+                return key
+        return None
+
+    def pong(self, ping_ns: int) -> int:
+        """Nanoseconds of the round trip."""
+        with self.wake:
+            self.ponged_ns = max(self.ponged_ns, min(ping_ns, self.pinged_ns))
+            self.wake.notify_all()
+        return time.monotonic_ns() - ping_ns
+
+    def end(self) -> None:
+        with self.wake:
+            self.ended = True
+            self.opens, self.commits, self.closes, self.bulk = {}, {}, {}, {}
+            self.wake.notify_all()
+
+
+def _with_ping(
+    opens: dict[SessionKey, _Open],
+    commits: dict[SessionKey, list[Commit]],
+    closes: dict[SessionKey, str],
+    ping_ns: int,
+) -> Iterator[pb.VerifierFrame]:
+    """The ping goes with the last frame: its pong says that all of them were taken."""
+    last = pb.VerifierFrame()
+    frames = round_frames(
+        (
+            open_to_pb(o.session, features_follow=o.follow, traceparent=o.traceparent)
+            for o in opens.values()
+        ),
+        (merge(waiting) for waiting in commits.values()),
+        (pb.Close(key=key_to_pb(key), reason=reason) for key, reason in closes.items()),
+    )
+    for number, frame in enumerate(frames):
+        if number:
+            yield last
+        last = frame
+    if ping_ns:
+        last.ping_ns = ping_ns
+    if ping_ns or last.ByteSize():
+        yield last
+
+
+def _size(rows: torch.Tensor | None) -> int:
+    return 0 if rows is None else rows.numel() * rows.element_size()
