@@ -230,6 +230,8 @@ class Stream:
     def _receive(self) -> Delta:
         if self._call is None:
             self._call = self._start(self._deadline.left(time.monotonic()))
+            if self._closed.is_set():  # by another thread, which saw no call to cancel
+                self._call.cancel()
         message = next(self._call, None)
         if message is None:
             raise _channel.incomplete()

@@ -103,24 +103,33 @@ async def test_a_stop_string_trims_text_tokens_and_usage_alike() -> None:
 
 async def test_takeovers_change_nothing_the_client_sees() -> None:
     scripts = (Script(die_after=0), Script(die_after=4), Script(die_after=9), Script())
-    async with make_gateway(*scripts) as gateway, AsyncClient(gateway.target) as client:
-        async with client.stream("a", seed=5, max_tokens=30) as stream:
-            deltas = [delta async for delta in stream]
+    async with (
+        make_gateway(*scripts) as gateway,
+        AsyncClient(gateway.target) as client,
+        client.stream("a", seed=5, max_tokens=30) as stream,
+    ):
+        deltas = [delta async for delta in stream]
     assert "".join(delta.text for delta in deltas) == text_of(expected(5, 30))
     assert [t for delta in deltas for t in delta.token_ids] == expected(5, 30)
 
 
 async def test_all_lost_after_the_first_token_is_an_error_and_is_not_retried() -> None:
     """R05: an explicit error instead of a clean end."""
-    async with make_gateway(Script(die_after=4), patience_s=0.3) as gateway:
-        async with AsyncClient(gateway.target, retries=5) as client:
-            stream = client.stream("a", seed=5, max_tokens=30)
-            seen = ""
-            async with asyncio.timeout(5):
-                with pytest.raises(UnavailableError):
-                    async for delta in stream:
-                        seen += delta.text
-    assert seen == text_of(expected(5, 4))
+    async with (
+        make_gateway(Script(die_after=4), patience_s=0.3) as gateway,
+        AsyncClient(gateway.target, retries=5) as client,
+    ):
+        stream = client.stream("a", seed=5, max_tokens=30)
+        seen: list[str] = []
+
+        async def read() -> None:
+            async for delta in stream:
+                seen.append(delta.text)  # noqa: PERF401: kept up to the error
+
+        async with asyncio.timeout(5):
+            with pytest.raises(UnavailableError):
+                await read()
+    assert "".join(seen) == text_of(expected(5, 4))
     submits = gateway.stand.verifiers[0].submits
     assert [list(submit.output_ids) for submit in submits[:1]] == [[]]
     assert all(list(submit.output_ids) == expected(5, 4) for submit in submits[1:])
@@ -129,21 +138,24 @@ async def test_all_lost_after_the_first_token_is_an_error_and_is_not_retried() -
 async def test_all_lost_before_the_first_token_is_retried() -> None:
     """R05: the first try finds nobody in time, the second a verifier that has come up."""
     script = Script(give_up=True)
-    async with make_gateway(script, patience_s=0.2) as gateway:
-        async with AsyncClient(gateway.target, retries=3) as client:
-            task = asyncio.create_task(client.generate("a", seed=5, max_tokens=6))
-            await gateway.stand.verifiers[0].until(
-                lambda: len(gateway.stand.verifiers[0].submits) > 2
-            )
-            script.give_up = False
-            assert (await task).token_ids == tuple(expected(5, 6))
+    async with (
+        make_gateway(script, patience_s=0.2) as gateway,
+        AsyncClient(gateway.target, retries=3) as client,
+    ):
+        task = asyncio.create_task(client.generate("a", seed=5, max_tokens=6))
+        await gateway.stand.verifiers[0].until(lambda: len(gateway.stand.verifiers[0].submits) > 2)
+        script.give_up = False
+        assert (await task).token_ids == tuple(expected(5, 6))
 
 
 async def test_no_verifier_at_all_is_unavailable_in_time() -> None:
-    async with make_gateway(patience_s=0.2) as gateway:
-        async with AsyncClient(gateway.target, retries=1) as client, asyncio.timeout(5):
-            with pytest.raises(UnavailableError, match="No verifier"):
-                await client.generate("a")
+    async with (
+        make_gateway(patience_s=0.2) as gateway,
+        AsyncClient(gateway.target, retries=1) as client,
+        asyncio.timeout(5),
+    ):
+        with pytest.raises(UnavailableError, match="No verifier"):
+            await client.generate("a")
 
 
 async def test_cancelling_a_waiting_task_frees_the_verifier_at_once() -> None:

@@ -161,23 +161,27 @@ async def test_a_wrong_shaped_message_is_an_invalid_argument(data: bytes, words:
 
 async def test_a_message_over_the_limit_is_refused_and_the_connection_lives() -> None:
     settings = GrpcSettings(max_message_bytes=4096)
-    async with make_gateway(Script(), grpc_settings=settings) as gateway:
-        async with AsyncClient(gateway.target, retries=0) as client:
-            with pytest.raises(PilotfishError) as caught:
-                await client.generate("a" * 5000)
-            assert caught.value.code == "RESOURCE_EXHAUSTED"
-            assert (await client.generate("a", seed=1, max_tokens=2)).token_ids == (1, 8)
+    async with (
+        make_gateway(Script(), grpc_settings=settings) as gateway,
+        AsyncClient(gateway.target, retries=0) as client,
+    ):
+        with pytest.raises(PilotfishError) as caught:
+            await client.generate("a" * 5000)
+        assert caught.value.code == "RESOURCE_EXHAUSTED"
+        assert (await client.generate("a", seed=1, max_tokens=2)).token_ids == (1, 8)
 
 
 async def test_an_unexpected_error_shows_nothing_of_its_inside() -> None:
     async def broken() -> control_pb2.Status:
         raise RuntimeError("secret path")
 
-    async with make_gateway(Script(), status=broken) as gateway:
-        async with AsyncClient(gateway.target) as client:
-            with pytest.raises(PilotfishError) as caught:
-                await client.status()
-            assert (caught.value.code, "secret" in str(caught.value)) == ("INTERNAL", False)
+    async with (
+        make_gateway(Script(), status=broken) as gateway,
+        AsyncClient(gateway.target) as client,
+    ):
+        with pytest.raises(PilotfishError) as caught:
+            await client.status()
+        assert (caught.value.code, "secret" in str(caught.value)) == ("INTERNAL", False)
 
 
 async def test_status_tells_what_the_source_says() -> None:
@@ -189,9 +193,11 @@ async def test_status_tells_what_the_source_says() -> None:
         status.verifiers.add(verifier="v0", pid=8).links.add(drafter="d0", up=True, frames_sent=5)
         return status
 
-    async with make_gateway(Script(), status=source) as gateway:
-        async with AsyncClient(gateway.target) as client:
-            status = await client.status()
+    async with (
+        make_gateway(Script(), status=source) as gateway,
+        AsyncClient(gateway.target) as client,
+    ):
+        status = await client.status()
     assert (status.term, status.version, status.fallback.depth) == (7, 2, 4)
     assert status.drafters[0].mechanism == "ngram"
     assert (status.verifiers[0].links[0].up, status.verifiers[0].links[0].frames_sent) == (True, 5)
@@ -298,13 +304,15 @@ async def test_health_follows_the_verifiers() -> None:
 
 
 async def test_reflection_lists_the_public_services() -> None:
-    async with make_gateway(Script()) as gateway:
-        async with grpc.aio.insecure_channel(gateway.target) as channel:
-            stub = reflection_pb2_grpc.ServerReflectionStub(channel)
-            call = stub.ServerReflectionInfo(
-                iter([reflection_pb2.ServerReflectionRequest(list_services="")])
-            )
-            answer = await call.read()
+    async with (
+        make_gateway(Script()) as gateway,
+        grpc.aio.insecure_channel(gateway.target) as channel,
+    ):
+        stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+        call = stub.ServerReflectionInfo(
+            iter([reflection_pb2.ServerReflectionRequest(list_services="")])
+        )
+        answer = await call.read()
     names = {service.name for service in answer.list_services_response.service}
     assert {
         "pilotfish.v1.Inference",
@@ -316,18 +324,17 @@ async def test_reflection_lists_the_public_services() -> None:
 async def test_stopping_lets_running_calls_finish_and_takes_no_new_ones() -> None:
     """R05: a drain finishes streams; a call landing in the stop window is told UNAVAILABLE."""
     script = Script(hold_at=4)
-    async with make_gateway(script) as gateway:
-        async with AsyncClient(gateway.target, retries=0) as client:
-            stream = client.stream("a", seed=3, max_tokens=8)
-            await anext(stream)
-            stopping = asyncio.create_task(gateway.server.stop(10.0))
-            await asyncio.sleep(0)
-            async with AsyncClient(gateway.target, retries=0, timeout=5) as late:
-                with pytest.raises(UnavailableError):
-                    await late.generate("a")
-            script.release.set()
-            assert (await stream.read()).token_ids == tuple(expected(3, 8))
-            await stopping
+    async with make_gateway(script) as gateway, AsyncClient(gateway.target, retries=0) as client:
+        stream = client.stream("a", seed=3, max_tokens=8)
+        await anext(stream)
+        stopping = asyncio.create_task(gateway.server.stop(10.0))
+        await asyncio.sleep(0)
+        async with AsyncClient(gateway.target, retries=0, timeout=5) as late:
+            with pytest.raises(UnavailableError):
+                await late.generate("a")
+        script.release.set()
+        assert (await stream.read()).token_ids == tuple(expected(3, 8))
+        await stopping
 
 
 async def test_stopping_without_time_left_is_unavailable_and_aborts() -> None:
