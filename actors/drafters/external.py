@@ -178,7 +178,6 @@ class ExternalDrafter:
         logits = self._forward(feeds)
         for session, tokens, start in feeds:
             session.kv_len = start + len(tokens)
-            session.fed = []
         return logits
 
     @torch.inference_mode()

@@ -116,6 +116,32 @@ def test_drafts_from_incremental_state_equal_those_of_a_fresh_drafter() -> None:
             tokens += emitted
 
 
+def test_a_commit_without_a_block_never_counts_an_older_blocks_rows() -> None:
+    """Two commits in a row, the second equal to what the first one's block held."""
+    drafter, fresh = make_external(make_rand(seed=1)), make_external(make_rand(seed=1))
+    drafter.open([make_open(PROMPT)])
+    block = draft(drafter, 4)
+    text = [*PROMPT, block[0], (block[1] + 1) % 128, block[0], block[1], block[2]]
+    drafter.observe([make_commit(7, *text[7:9])])
+    drafter.observe([make_commit(9, *text[9:])])
+    fresh.open([make_open(text)])
+    assert draft(drafter, 4) == draft(fresh, 4)
+
+
+def test_a_session_outgrows_its_first_memory_unharmed() -> None:
+    drafter, fresh = make_external(make_rand(seed=1)), make_external(make_rand(seed=1))
+    text = list(PROMPT)
+    drafter.open([make_open(text)])
+    while len(text) < 200:
+        block = draft(drafter, 8)
+        drafter.observe([make_commit(len(text), *block)])
+        text += block
+    fresh.open([make_open(text)])
+    assert draft(drafter, 4) == draft(fresh, 4)
+    _, session = drafter.sessions.pairs([DraftRequest(make_key(), 1)])[0]
+    assert session.kv.rows == 256
+
+
 def make_perturbed(model: Any) -> Any:
     """Nearly the target: accepted runs of every length occur."""
     torch.manual_seed(5)
