@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 from cluster.gateway.answers import error_body
 from cluster.gateway.errors import GatewayError, RequestFailed
 
+CLIENT_CLOSED_REQUEST = 499  # nobody reads it
 _LOG = logging.getLogger(__name__)
 
 
@@ -39,7 +40,15 @@ def http_error(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": body}, status_code=error.status_code, headers=error.headers)
 
 
-def unexpected_error(_request: Request, error: Exception) -> Response:
-    """A defect: logged in full, told in one sentence."""
-    _LOG.error("unexpected error", exc_info=error)
-    return JSONResponse(error_body(RequestFailed("The request failed.")), status_code=500)
+def client_gone(_request: Request, _error: Exception) -> Response:
+    """The client left while it still sent its request."""
+    return Response(status_code=CLIENT_CLOSED_REQUEST)
+
+
+def unexpected_error(request: Request, error: Exception) -> Response:
+    """A defect: logged in full, told in one sentence. It is answered outside the middleware that
+    names requests, so it does that itself."""
+    request_id = str(getattr(request.state, "request_id", ""))
+    _LOG.error("request %s failed unexpectedly", request_id, exc_info=error)
+    body = error_body(RequestFailed("The request failed."))
+    return JSONResponse(body, status_code=500, headers={"x-request-id": request_id})

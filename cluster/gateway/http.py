@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from fastapi import Depends, FastAPI
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from cluster.gateway.auth import key_dependency
 from cluster.gateway.errors import GatewayError
-from cluster.gateway.failures import gateway_error, http_error, unexpected_error
+from cluster.gateway.failures import client_gone, gateway_error, http_error, unexpected_error
 from cluster.gateway.http_generate import GenerateRoutes
 from cluster.gateway.http_info import InfoRoutes
 from cluster.gateway.request_id import RequestId
@@ -52,5 +53,6 @@ def create_app(
     app.add_exception_handler(GatewayError, gateway_error)
     app.add_exception_handler(HTTPException, http_error)
     app.add_exception_handler(Exception, unexpected_error)
-    app.add_middleware(RequestId)
+    app.add_exception_handler(ClientDisconnect, client_gone)
+    app.add_middleware(RequestId, echo=settings.echo_request_id)
     return app

@@ -13,6 +13,7 @@ from cluster.gateway.body import read_json
 from cluster.gateway.chat import ChatAnswer
 from cluster.gateway.completions import CompletionAnswer
 from cluster.gateway.disconnect import ClientGone, while_connected
+from cluster.gateway.failures import CLIENT_CLOSED_REQUEST
 from cluster.gateway.requests import (
     ChatRequest,
     CompletionRequest,
@@ -32,8 +33,6 @@ from cluster.gateway.resolve import (
 from cluster.gateway.service import GenerationService
 from cluster.gateway.sse import EventStream
 from cluster.gateway.types import GenerateSpec, ModelInfo, Trace
-
-CLIENT_CLOSED_REQUEST = 499  # nobody reads it
 
 
 class GenerateRoutes:

@@ -1,4 +1,4 @@
-"""ASGI middleware: every response carries the request's id, also the errors."""
+"""ASGI middleware: every request has an id, and every response carries it, also the errors."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ class RequestId:
     """`scope["state"]["request_id"]` is the client's x-request-id when it is a usable name, else a
     new one; a handler that learns of another (the body's request_id) puts it there."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, echo: bool = True) -> None:
         self._app = app
+        self._echo = echo
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -29,7 +30,7 @@ class RequestId:
         state["request_id"] = given.decode("ascii") if usable else new_request_id()
 
         async def send_with_id(message: Message) -> None:
-            if message["type"] == "http.response.start":
+            if self._echo and message["type"] == "http.response.start":
                 echoed = (HEADER, state["request_id"].encode("ascii"))
                 message["headers"] = [*message.get("headers", ()), echoed]
             await send(message)

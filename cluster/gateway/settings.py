@@ -20,6 +20,7 @@ class GatewaySettings:
     spec_metrics: vLLM's `--per-request-spec-decode-metrics`.
     max_body_bytes: a larger request body is refused with 413.
     write_timeout_s: a streaming client that takes nothing for so long is taken for gone.
+    echo_request_id: answer with x-request-id; False behind Serve's proxy, which adds it itself.
     health_timeout_s: how long /health waits for a verifier's answer.
     """
 
@@ -29,4 +30,5 @@ class GatewaySettings:
     spec_metrics: SpecMetrics = "summary"
     max_body_bytes: int = 8 * 1024 * 1024
     write_timeout_s: float = 60.0
+    echo_request_id: bool = True
     health_timeout_s: float = 2.0

@@ -88,7 +88,7 @@ class Stats:
     rounds: those that verified a draft; per_step_* have one entry for each of them.
     reasons: undrafted rounds by why nothing was drafted, prefill apart.
     mechanisms: drafted rounds by who drafted.
-    queue_s, prefill_s: as the first verifier told them.
+    queue_s, prefill_s: summed over the verifiers that took the request.
     """
 
     rounds: int = 0

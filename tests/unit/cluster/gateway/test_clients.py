@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+from types import SimpleNamespace
+
 import openai
 import pytest
+from tokenizers import processors
 from transformers import PreTrainedTokenizerFast
 
 from cluster.gateway.errors import InvalidRequest
 from cluster.gateway.text import TextCodec
 from tests.unit.cluster.gateway.builders import (
+    FakeChatTokenizer,
     ScriptedBackend,
     make_app,
     make_bpe_tokenizer,
@@ -76,8 +81,47 @@ async def test_a_model_without_a_chat_template_refuses_chat() -> None:
         await codec.encode_chat([{"role": "user", "content": "a"}])
 
 
+async def test_a_bos_token_comes_once_from_the_tokenizer_or_the_template() -> None:
+    backend = make_char_tokenizer()
+    backend.post_processor = processors.TemplateProcessing(
+        single="<eos> $A", special_tokens=[("<eos>", 16)]
+    )
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend)
+    tokenizer.chat_template = "<eos>{{ messages[0]['content'] }}"
+    codec = TextCodec(tokenizer)
+    assert await codec.encode("ab") == [16, 0, 1]
+    assert await codec.encode("ab", add_special_tokens=False) == [0, 1]
+    assert await codec.encode_chat([{"role": "user", "content": "ab"}]) == [16, 0, 1]
+
+
 async def test_the_bytes_of_the_tokens_join_to_the_text() -> None:
     codec = TextCodec(PreTrainedTokenizerFast(tokenizer_object=make_bpe_tokenizer(0)))
     ids = await codec.encode("né 你 🎉")
     assert len(ids) > 6
     assert b"".join(codec.token_bytes(token) for token in ids).decode() == "né 你 🎉"
+
+
+async def test_a_long_prompt_is_tokenised_off_the_event_loop() -> None:
+    class Recording:
+        """A tokenizer that notes where it runs."""
+
+        decoder = None
+        threads: list[int] = []
+
+        def no_truncation(self) -> None: ...
+
+        def no_padding(self) -> None: ...
+
+        def get_added_tokens_decoder(self) -> dict[int, object]:
+            return {}
+
+        def encode(self, text: str, add_special_tokens: bool) -> SimpleNamespace:
+            self.threads.append(threading.get_ident())
+            return SimpleNamespace(ids=[0])
+
+    backend = Recording()
+    codec = TextCodec(FakeChatTokenizer(backend))  # type: ignore[arg-type]
+    await codec.encode("x" * 10_000)
+    await codec.encode_chat([{"role": "user", "content": "x" * 10_000}])
+    assert len(backend.threads) == 2
+    assert threading.get_ident() not in backend.threads

@@ -34,12 +34,16 @@ def make_endless(free: int = 2) -> tuple[ScriptedBackend, asyncio.Semaphore]:
 class Call:
     """One request driven message by message, so that the client can go at any point."""
 
-    def __init__(self, app: FastAPI, body: dict[str, Any], reads: int = 0) -> None:
+    def __init__(
+        self, app: FastAPI, body: dict[str, Any], reads: int = 0, complete: bool = True
+    ) -> None:
         """`reads`: messages the client takes before it stops reading; 0 for all."""
         path = "/v1/completions"
         self._receive: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         content = json.dumps(body).encode()
-        self._receive.put_nowait({"type": "http.request", "body": content, "more_body": False})
+        self._receive.put_nowait(
+            {"type": "http.request", "body": content, "more_body": not complete}
+        )
         self.sent: asyncio.Queue[dict[str, Any]] = asyncio.Queue(reads)
         scope = {
             "type": "http", "asgi": {"version": "3.0", "spec_version": "2.4"}, "method": "POST",
@@ -87,6 +91,15 @@ async def test_a_client_that_leaves_before_the_first_token_aborts_too(stream: bo
     await asyncio.wait_for(call.task, 5)
     assert len(backend.aborted) == 1
     assert not backend.running
+
+
+async def test_a_client_that_leaves_inside_its_body_disturbs_nothing() -> None:
+    backend = ScriptedBackend()
+    call = Call(make_app(backend), LONG, complete=False)
+    call.leave()
+    await asyncio.wait_for(call.task, 5)
+    assert (await call.sent.get())["status"] == 499
+    assert not backend.specs
 
 
 @pytest.mark.parametrize("stream", [True, False])

@@ -180,6 +180,14 @@ def test_rounds_without_a_draft_are_counted_by_reason_and_prefill_is_no_round() 
     assert (stats.queue_s, stats.prefill_s) == (0.25, 0.5)
 
 
+def test_an_output_cut_inside_a_character_shows_the_rest_as_a_whole_decode() -> None:
+    codec = make_codec(BPE)
+    ids = BPE.encode("ok 🦈").ids[:-1]
+    deltas = run(make_spec((5,)), make_chunks(ids, 3), codec)
+    assert text_of(deltas) == BPE.decode(ids)
+    assert text_of(deltas).endswith("\ufffd")
+
+
 def test_an_end_without_a_token_flushes_what_is_held() -> None:
     spec = make_spec(stop=("bX",))
     deltas = run(spec, [Chunk((1,)), Chunk((), finish="length")])

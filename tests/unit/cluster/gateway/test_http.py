@@ -1,13 +1,14 @@
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 import httpx
 import pytest
 
-from cluster.gateway.errors import Overloaded, RequestFailed
-from cluster.gateway.types import BackendHealth, DrafterState
+from cluster.gateway.errors import NoVerifier, Overloaded, RequestFailed
+from cluster.gateway.types import BackendHealth, DrafterState, ModelInfo
 from tests.unit.cluster.gateway.builders import (
     ScriptedBackend,
     make_app,
@@ -298,6 +299,7 @@ async def test_an_unexpected_error_is_a_500_that_tells_nothing() -> None:
     response = await post("/v1/completions", COMPLETION, backend)
     assert response.status_code == 500
     assert "secret" not in response.text
+    assert response.headers["x-request-id"]
 
 
 async def test_unknown_paths_and_methods_have_the_same_error_body() -> None:
@@ -348,6 +350,29 @@ async def test_health_needs_a_verifier_and_tells_of_drafters() -> None:
         backend.verifiers = 0
         assert (await client.get("/health")).status_code == 503
         assert (await client.get("/ping")).status_code == 503
+
+
+async def test_health_is_503_when_no_verifier_answers_in_time() -> None:
+    class Silent(ScriptedBackend):
+        async def info(self) -> ModelInfo:
+            return await asyncio.Event().wait()  # type: ignore[return-value]
+
+    class Without(ScriptedBackend):
+        async def info(self) -> ModelInfo:
+            raise NoVerifier("no verifier")
+
+    for backend in (Silent(), Without()):
+        async with make_client(make_app(backend, health_timeout_s=0.01)) as client:
+            answer = await client.get("/health")
+            assert answer.status_code == 503
+            assert answer.json()["status"] == "unavailable"
+            assert answer.json()["reason"]
+
+
+async def test_the_request_id_is_left_to_a_proxy_that_adds_it() -> None:
+    response = await post("/v1/completions", COMPLETION, settings={"echo_request_id": False})
+    assert response.status_code == 200
+    assert "x-request-id" not in response.headers
 
 
 async def test_version_is_a_string() -> None:
