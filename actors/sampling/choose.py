@@ -14,7 +14,7 @@ rounding, is out; a handful remains.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import torch
 
@@ -29,7 +29,7 @@ from actors.sampling.noise import (
 )
 from actors.sampling.params import SamplingParams
 from actors.sampling.processors import Processors
-from actors.sampling.rank import at_least, first_max
+from actors.sampling.rank import first_max, top_any
 from actors.sampling.support import support
 
 # Tokens within reach of the winner have log2 p above -log2(2^53 * 36.8) = -58.2, so the fp32
@@ -38,6 +38,7 @@ _MARGIN = 1.0 - 2.0**-14
 _LEAST_V = 2.0**-22  # v * 2^31 is at least its integer part plus this, the low bits being odd
 _MOST_V = 1.0 - 2.0**-53
 _FEW = 24  # a support this small is scored outright
+_LEADERS = 8  # bounds looked at first; nearly always more than can win
 _COLDEST = 1e-30  # for the fp32 bound alone: 1/T stays finite, and a larger T only raises bounds
 _LOG2E = math.log2(math.e)
 
@@ -85,9 +86,10 @@ def _race(row: torch.Tensor, top: float, params: SamplingParams, position: int) 
     if len(values) > _FEW:
         codes = token_codes(len(row), row.device)
         near = _contenders(values, codes if ids is None else codes[ids], top, params, key)
-        values, ids = values[near], near if ids is None else ids[near]
-    tokens: Iterable[int] = range(len(values)) if ids is None else ids.tolist()
-    scored = zip(values.tolist(), tokens, strict=True)
+    else:
+        near = list(range(len(values)))
+    tokens: list[int] = near if ids is None else ids[near].tolist()
+    scored = zip(values[near].tolist(), tokens, strict=True)
     _, negated = max((_score(value, top, params, key, token), -token) for value, token in scored)
     return -negated
 
@@ -106,12 +108,17 @@ def _score(value: float, top: float, params: SamplingParams, key: NoiseKey, toke
 
 def _contenders(
     values: torch.Tensor, codes: torch.Tensor, top: float, params: SamplingParams, key: NoiseKey
-) -> torch.Tensor:
+) -> list[int]:
     """Places in `values` that can win: those whose bound of p/E reaches a p/E that exists."""
     scaled = values.sub(top).mul_(_LOG2E / max(params.temperature, _COLDEST))
     high = high_bits(key, codes)
     bound = scaled.to(torch.float32).exp2_().div_(high.to(torch.float32).add_(_LEAST_V))
-    best = first_max(bound[None])[1][0]
+    leaders, places = (x.tolist() for x in top_any(bound, min(_LEADERS, len(bound))))
+    best = places[0]
     v = min((int(high[best]) + 1) * 2.0**-HIGH_BITS, _MOST_V)
-    reached = math.exp((values[best].item() - top) / params.temperature) / -math.log1p(-v)
-    return at_least(bound, reached * 2.0**-HIGH_BITS * _MARGIN)
+    reached = math.exp((float(values[best]) - top) / params.temperature) / -math.log1p(-v)
+    threshold = reached * 2.0**-HIGH_BITS * _MARGIN
+    if len(leaders) < len(bound) and leaders[-1] >= threshold:
+        near: list[int] = (bound >= threshold).nonzero().view(-1).tolist()
+        return near
+    return [place for place, lead in zip(places, leaders, strict=True) if lead >= threshold]

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import torch
 
-_BLOCKS = (256, 128, 64, 32)  # widths of the blocked search, widest that divides the row
-
-
-def block_width(length: int) -> int:
-    """The width to search a row of this length in blocks of; 0 when no width fits."""
-    return next((width for width in _BLOCKS if length % width == 0), 0)
+_BLOCK = 256
+_WIDTHS = (256, 128, 64, 32, 16)
+_LONG = 4096
 
 
 def first_max(rows: torch.Tensor) -> tuple[list[float], list[int]]:
@@ -21,31 +18,37 @@ def first_max(rows: torch.Tensor) -> tuple[list[float], list[int]]:
 
     Block maxima first, then one block: several times faster than `argmax` on a CPU.
     """
-    width = block_width(rows.shape[1])
-    if not width:
+    if rows.shape[1] % _BLOCK or rows.shape[1] < _LONG:
         values, ids = rows.max(dim=1)
         return values.tolist(), ids.tolist()
-    blocks = rows.reshape(len(rows), -1, width)
+    blocks = rows.reshape(len(rows), -1, _BLOCK)
     values, at = blocks.amax(dim=2).max(dim=1)
     inner = blocks[torch.arange(len(rows), device=rows.device), at].argmax(dim=1)
-    return values.tolist(), (at * width + inner).tolist()
+    return values.tolist(), (at * _BLOCK + inner).tolist()
 
 
-def at_least(row: torch.Tensor, bound: float) -> torch.Tensor:
-    """Ids of values >= bound, ascending, int64. Made for few hits in a long row."""
-    width = block_width(len(row))
-    if len(row) < 4096 or not width:
-        return (row >= bound).nonzero().view(-1)
-    blocks = row.view(-1, width)
-    hot = (blocks.amax(dim=1) >= bound).nonzero().view(-1)
-    hits = (blocks[hot] >= bound).nonzero()
-    return hot[hits[:, 0]] * width + hits[:, 1]
+def top_any(row: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The `count` largest values, descending, and where they are; which of several equal ones at
+    the end, and in which order, is open. count <= len(row).
+
+    Seen as [width, len/width], the largest values lie in the columns with the largest maxima: a
+    long row is ranked by column, then inside the columns kept.
+    """
+    length = len(row)
+    fits = [w for w in _WIDTHS if length % w == 0 and length // w >= count]
+    if not fits or length < _LONG:
+        return row.topk(count)
+    width = min(fits, key=lambda w: length // w + count * w)
+    columns = row.view(width, -1)
+    kept = columns.amax(dim=0).topk(count, sorted=False).indices
+    values, places = columns.index_select(1, kept).view(-1).topk(count)
+    return values, places // count * (length // width) + kept[places % count]
 
 
 def largest(row: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The `count` first entries of the order: values and ids, both [min(count, V)]."""
     count = min(count, len(row))
-    values, ids = row.topk(min(count + 1, len(row)))
+    values, ids = top_any(row, min(count + 1, len(row)))
     if len(ids) > count and bool(values[count - 1] == values[count]):
         cut = values[count - 1]
         above = (row > cut).nonzero().view(-1)

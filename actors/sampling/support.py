@@ -6,7 +6,8 @@ on what is left and renormalised, keeps a token while the mass before it is belo
 least one and the one that crosses.
 
 Sorting 49k values would cost more than all the rest: the nucleus is looked for among the 256
-largest, and the search widens only while their mass falls short. The result is the full sort's.
+largest, and only when their mass falls short in bins over the whole row. Either way the result is
+the full sort's.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ import math
 import torch
 
 from actors.sampling.params import SamplingParams
-from actors.sampling.rank import at_least, largest
+from actors.sampling.rank import largest
 
-_FIRST_LOOK = 256
-_WIDEN = 8
+_LOOK = 256
+_BINS = 4096
+_BINS_PER_UNIT = 64.0  # of (top - l) / T: 64 units span e^-64, far below any mass that counts
 _COLDEST = 1e-300  # its reciprocal is finite, for devices that divide by multiplying
 
 
@@ -53,20 +55,39 @@ def _min_p(row: torch.Tensor, top: float, params: SamplingParams) -> torch.Tenso
     """Ids that pass, ascending: a slightly lower bound on the logits, then the law in fp64."""
     reach = params.temperature * -math.log(params.min_p)
     bound = top - reach - 1e-5 * (abs(top) + reach)
-    ids = at_least(row, bound)
+    ids = (row >= bound).nonzero().view(-1)
     return ids[weights(row[ids], top, params.temperature) >= params.min_p]
 
 
 def _nucleus(
     values: torch.Tensor, top: float, params: SamplingParams
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """(values, places) of the nucleus, in the order."""
-    goal = params.top_p * float(weights(values, top, params.temperature).sum())
-    look = _FIRST_LOOK
-    while True:
-        ranked, places = largest(values, look)
-        mass = weights(ranked, top, params.temperature).cumsum(0)
-        count = 1 + int((mass[:-1] < goal).sum())
-        if count < look or look >= len(values):
-            return ranked[:count], places[:count]
-        look *= _WIDEN
+    """(values, places) of the nucleus."""
+    mass = weights(values, top, params.temperature)
+    goal = params.top_p * float(mass.sum())
+    ranked, places = largest(values, _LOOK)
+    count = _crossing(mass[places], 0.0, goal)
+    if count == _LOOK < len(values):
+        places = _wide_nucleus(values, mass, (top - values) / params.temperature, goal)
+        return values[places], places
+    return ranked[:count], places[:count]
+
+
+def _crossing(mass: torch.Tensor, before: float, goal: float) -> int:
+    """How many of these in turn are needed, after a mass of `before`, to reach the goal."""
+    return 1 + int((mass.cumsum(0)[:-1] + before < goal).sum())
+
+
+def _wide_nucleus(
+    values: torch.Tensor, mass: torch.Tensor, depth: torch.Tensor, goal: float
+) -> torch.Tensor:
+    """Places of a nucleus too wide to rank: bins by depth below the top, a monotone function of
+    the value, tell which are in whole; only the bin where the mass crosses is ranked."""
+    bins = depth.mul(_BINS_PER_UNIT).clamp_(max=_BINS - 1).long()
+    mass_to = torch.bincount(bins, weights=mass, minlength=_BINS).cumsum(0)
+    crossed = min(int((mass_to < goal).sum()), _BINS - 1)
+    inside = (bins < crossed).nonzero().view(-1)
+    edge = (bins == crossed).nonzero().view(-1)
+    edge = edge[largest(values[edge], len(edge))[1]]
+    before = float(mass_to[crossed - 1]) if crossed else 0.0
+    return torch.cat((inside, edge[: _crossing(mass[edge], before, goal)]))
