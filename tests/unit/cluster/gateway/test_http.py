@@ -6,12 +6,14 @@ from typing import Any
 
 import httpx
 import pytest
+from tokenizers import processors
 
 from cluster.gateway.errors import NoVerifier, Overloaded, RequestFailed
 from cluster.gateway.types import BackendHealth, DrafterState, ModelInfo
 from tests.unit.cluster.gateway.builders import (
     ScriptedBackend,
     make_app,
+    make_char_tokenizer,
     make_chunks,
     make_client,
     successors,
@@ -250,6 +252,17 @@ async def test_bad_input_is_a_typed_error_with_the_fields_name(
     assert error["param"] == param
     assert error["type"] == "invalid_request_error"
     assert not backend.specs
+
+
+async def test_an_empty_prompt_is_refused_also_where_a_bos_token_is_added() -> None:
+    tokenizer = make_char_tokenizer()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<eos> $A", special_tokens=[("<eos>", 16)]
+    )
+    async with make_client(make_app(tokenizer=tokenizer)) as client:
+        answer = await client.post("/v1/completions", json=COMPLETION | {"prompt": ""})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "prompt"
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,15 @@ async def test_requests_leave_by_one_reason_and_gauges_return_to_zero() -> None:
     assert len(service.in_flight) == 0
 
 
+async def test_a_request_that_fails_before_its_first_token_leaves_the_queue() -> None:
+    service = make_service(ScriptedBackend(lambda s: [], failure=RequestFailed("lost")))
+    with pytest.raises(RequestFailed):
+        await consume(service, make_spec())
+    assert value(service, "vllm:num_requests_waiting") == 0
+    assert value(service, "vllm:num_requests_running") == 0
+    assert value(service, "vllm:request_success_total", finished_reason="error") == 1
+
+
 async def test_latencies_are_per_token_on_the_services_clock() -> None:
     def ticks() -> Iterator[float]:
         now = 0.0
