@@ -74,29 +74,37 @@ def check_rope(model: Any) -> None:
 
 
 @torch.inference_mode()
-def check_incremental(model: Any, length: int = 6) -> None:
-    """A short text fed in two parts must give what transformers' own attention gives in one."""
+def check_incremental(model: Any, length: int = 8) -> None:
+    """A short text fed in two parts must give what transformers' own attention gives in one.
+
+    Only rows of the second part are compared, by norm: they need the first part's state, and in
+    bf16 single logits of odd texts differ by a quarter between two sound kernels.
+    """
     vocab = int(model.get_input_embeddings().weight.shape[0])
     ids = torch.tensor([[(7 * i + 1) % vocab for i in range(length)]], device=model.device)
-    kv, half, ours = SessionKV(), length // 2, []
-    for start, stop in ((0, half), (half, length)):
-        step = DraftStep([Span(kv, start, 0, stop - start)])
-        positions = torch.arange(start, stop, device=model.device)[None]
-        logits = model(
-            input_ids=ids[:, start:stop], position_ids=positions, use_cache=False, draft_step=step
-        ).logits
-        ours.append(logits[0].float())
+    kv, half = SessionKV(), length // 2
+    _feed(model, kv, ids, 0, half)
+    ours = _feed(model, kv, ids, half, length)
     model.set_attn_implementation("eager")
     try:
-        theirs = model(input_ids=ids, use_cache=False).logits[0].float()
+        theirs = model(input_ids=ids, use_cache=False).logits[0, half:].float()
     finally:
         model.set_attn_implementation(ATTENTION)
-    scale = theirs.abs().max().clamp(min=1e-6)
-    off = ((torch.cat(ours) - theirs).abs().max() / scale).item()
-    tolerance = 5e-2 if model.dtype.itemsize < 4 else 1e-3
-    if not off <= tolerance:
+    off = ((ours - theirs).norm() / theirs.norm().clamp(min=1e-6)).item()
+    if not off <= (0.05 if model.dtype.itemsize < 4 else 1e-3):
         raise DrafterLoadError(
-            f"{model.config.model_type}: fed in parts, the model differs from itself by {off:.1e} "
-            "of the logits' range; this architecture cannot draft",
+            f"{model.config.model_type}: fed in parts, the model's logits are off by {off:.1e} of "
+            "their norm; this architecture cannot draft",
             "model",
         )
+
+
+def _feed(model: Any, kv: SessionKV, ids: torch.Tensor, start: int, stop: int) -> torch.Tensor:
+    """Logits [stop - start, vocab] of one session's next rows, fp32."""
+    logits: torch.Tensor = model(
+        input_ids=ids[:, start:stop],
+        position_ids=torch.arange(start, stop, device=ids.device)[None],
+        use_cache=False,
+        draft_step=DraftStep([Span(kv, start, 0, stop - start)]),
+    ).logits
+    return logits[0].float()
