@@ -76,8 +76,6 @@ class Gathering:
         if tokens:
             mechanism = home.mechanism if home is not None else ""
             self.drafts[request_id] = Draft(tokens, mechanism, True, draft_us)
-            if home is not None:
-                home.counts.used += 1
             return
         reason = "fault" if block else _reason(session)
         if reason is None:

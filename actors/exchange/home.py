@@ -77,6 +77,14 @@ class Home:
 
 
 @dataclass(eq=False, slots=True)
+class Held:
+    """A block that has come."""
+
+    block: pb.Block
+    used: bool = False
+
+
+@dataclass(eq=False, slots=True)
 class PortSession:
     """One request. key and home are None together: no drafter has it.
 
@@ -92,7 +100,7 @@ class PortSession:
     reason: Reason = "no-drafter"
     unseeded: bool = False
     warming: bool = False
-    blocks: deque[pb.Block] = field(default_factory=lambda: deque(maxlen=MAX_BLOCKS))
+    blocks: deque[Held] = field(default_factory=lambda: deque(maxlen=MAX_BLOCKS))
     asks: dict[int, float] = field(default_factory=dict)
     asked: int = -1
     answered: int = -1
@@ -135,7 +143,7 @@ class PortSession:
         asked_s = self.asks.get(block.round)
         for round in [r for r in self.asks if r <= block.round]:
             del self.asks[round]
-        self.blocks.append(block)
+        self.blocks.append(Held(block))
         self.answered = max(self.answered, block.round)
         self.warming, self.faults, self.silence = False, 0, brk.Silence()
         return None if asked_s is None else now_s - asked_s
@@ -145,27 +153,31 @@ class PortSession:
         return now_s - next(iter(self.asks.values()), now_s)
 
     def take(self) -> tuple[tuple[int, ...], int]:
-        """The best tokens at hand for the committed length and their draft time in µs; blocks
-        that can no longer be used are dropped and counted."""
-        if not self.blocks:
-            return (), 0
-        committed = self.view.tokens
-        kept: list[pb.Block] = []
+        """The best tokens at hand for the committed length and their draft time in µs. A block
+        stays until the commits overtake it; one that goes unused is counted."""
         best: tuple[int, ...] = ()
         draft_us = 0
-        self.stale = True
-        for block in reversed(self.blocks):
-            result = self._fit(block, committed)
-            self.stale = self.stale and result.fit != "use"
-            if result.fit == "parked":
-                kept.append(block)
-            elif result.tokens and not best:
-                best, draft_us = result.tokens, block.draft_us
-            elif result.fit != "use" and self.home is not None:
+        kept: list[Held] = []
+        stale = True
+        for held in reversed(self.blocks):
+            result = self._fit(held.block, self.view.tokens)
+            stale = stale and result.fit != "use"
+            if result.fit not in ("stale", "stale_epoch"):
+                kept.append(held)
+            elif held.block.tokens and not held.used and self.home is not None:
                 self.home.counts.stale += 1
+            if result.tokens and not best:
+                best, draft_us = result.tokens, held.block.draft_us
+                self._count_use(held)
+        self.stale = stale
         self.blocks.clear()
         self.blocks.extend(reversed(kept))
         return best, draft_us
+
+    def _count_use(self, held: Held) -> None:
+        if not held.used and self.home is not None:
+            self.home.counts.used += 1
+        held.used = True
 
     def _fit(self, block: pb.Block, committed: Sequence[int]) -> Reconciled:
         return reconcile(
