@@ -187,7 +187,7 @@ class ExternalDrafter:
         ids, positions, spans = list[int](), list[int](), list[Span]()
         for session, tokens, offset in feeds:
             start = len(ids)
-            ids.extend(token if token < self._inputs else 0 for token in tokens)
+            ids.extend(token if 0 <= token < self._inputs else 0 for token in tokens)
             positions.extend(range(offset, offset + len(tokens)))
             spans.append(Span(session.kv, offset, start, len(ids)))
         device = self._model.device
