@@ -6,7 +6,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from actors.contracts import (
     Commit,
@@ -19,6 +19,7 @@ from actors.contracts import (
     SessionKey,
     SessionView,
 )
+from actors.exchange.contain import contained, contained_gather
 from actors.exchange.guard import Failures, GuardedDrafter
 from actors.exchange.status import BlockCounts, LinkRecord, Reason
 from policies import breaker as brk
@@ -34,7 +35,7 @@ class _Session:
     length: int = 0
     reason: Reason = "cold"
     failures: int = 0
-    retry_s: float = field(default=0.0)
+    retry_s: float = 0.0
 
 
 class LocalPort:
@@ -66,12 +67,14 @@ class LocalPort:
     def taps(self) -> tuple[int, ...]:
         return self._info.taps if self._info.needs_features else ()
 
+    @contained
     def open(self, view: SessionView) -> None:
         self.close(view.request_id, "opened again")
         session = self._sessions[view.request_id] = _Session(view)
         if not self._info.needs_features:
             self._open([(session, len(view.tokens))])
 
+    @contained
     def commit(self, commits: Sequence[PortCommit]) -> None:
         known = [(c, s) for c in commits if (s := self._sessions.get(c.request_id)) is not None]
         for commit, session in known:
@@ -89,6 +92,7 @@ class LocalPort:
             session.length += len(commit.tokens)
         self._settle(self._guard.observe(observed))
 
+    @contained_gather
     def gather(self, wanted: dict[str, int], step_s: float) -> Gathered:
         began = time.perf_counter()
         drafts: dict[str, Draft] = {}
@@ -125,6 +129,7 @@ class LocalPort:
         self._settle(failures)
         return Gathered(drafts, missing, time.perf_counter() - began)
 
+    @contained
     def close(self, request_id: str, reason: str) -> None:
         session = self._sessions.pop(request_id, None)
         if session is not None and session.key is not None:
@@ -133,6 +138,7 @@ class LocalPort:
     def outcome(self, request_id: str, drafted: int, accepted: int) -> None:
         """Nothing is ever waited for, so there is nothing to learn."""
 
+    @contained
     def shutdown(self) -> None:
         for request_id in list(self._sessions):
             self.close(request_id, "shutdown")

@@ -178,9 +178,11 @@ def test_a_stream_without_hello_is_refused() -> None:
 
 def test_describe_tells_what_the_drafter_can_do() -> None:
     drafter = ToyDrafter(taps=(1, 2), vocab_size=97, max_context=50)
-    with serving(drafter, limits=Limits(max_sessions=7)) as endpoint:
-        with grpc.insecure_channel(endpoint.address) as channel:
-            info = pb_grpc.DraftingStub(channel).Describe(pb.DescribeRequest(), timeout=TIMEOUT_S)
+    with (
+        serving(drafter, limits=Limits(max_sessions=7)) as endpoint,
+        grpc.insecure_channel(endpoint.address) as channel,
+    ):
+        info = pb_grpc.DraftingStub(channel).Describe(pb.DescribeRequest(), timeout=TIMEOUT_S)
     assert codec.info_from_pb(info) == drafter.info
     assert info.max_sessions == 7
 
@@ -407,15 +409,18 @@ def test_features_of_sessions_that_are_opening_are_bounded_together() -> None:
 def test_a_cancelled_stream_gives_its_sessions_back_while_the_handler_waits() -> None:
     """R12: no yield is needed to notice."""
     drafter = ToyDrafter()
-    with serving(drafter) as endpoint:
-        with wired(endpoint.address) as wire, wired(endpoint.address, verifier="v1") as other:
-            wire.open("r")
-            other.open("r")
-            wait_for(lambda: len(drafter.tokens) == 2)
-            wire.call.cancel()
-            wait_for(lambda: [k.verifier for k in drafter.tokens] == ["v1"])
-            other.end()  # half-closed: the same
-            assert drafter.wait_empty()
+    with (
+        serving(drafter) as endpoint,
+        wired(endpoint.address) as wire,
+        wired(endpoint.address, verifier="v1") as other,
+    ):
+        wire.open("r")
+        other.open("r")
+        wait_for(lambda: len(drafter.tokens) == 2)
+        wire.call.cancel()
+        wait_for(lambda: [k.verifier for k in drafter.tokens] == ["v1"])
+        other.end()  # half-closed: the same
+        assert drafter.wait_empty()
 
 
 def test_a_new_process_of_a_verifier_closes_every_session_of_the_old() -> None:
@@ -441,10 +446,13 @@ def test_a_new_process_of_a_verifier_closes_every_session_of_the_old() -> None:
 def test_the_bulk_lane_ends_with_its_round_lane() -> None:
     drafter = ToyDrafter(taps=(1,))
     compat = Compat(taps=(1,))
-    with serving(drafter) as endpoint, wired(endpoint.address, compat=compat) as wire:
-        with wired(endpoint.address, compat=compat, lane=pb.LANE_BULK) as bulk:
-            wire.call.cancel()
-            bulk.ended()
+    with (
+        serving(drafter) as endpoint,
+        wired(endpoint.address, compat=compat) as wire,
+        wired(endpoint.address, compat=compat, lane=pb.LANE_BULK) as bulk,
+    ):
+        wire.call.cancel()
+        bulk.ended()
 
 
 def test_stopping_the_server_ends_streams_and_sessions() -> None:
@@ -460,25 +468,30 @@ def test_stopping_the_server_ends_streams_and_sessions() -> None:
 
 
 def test_more_streams_than_the_limit_are_refused_and_not_queued() -> None:
-    with serving(ToyDrafter(), limits=Limits(max_streams=0)) as endpoint:  # two to spare
-        with wired(endpoint.address), wired(endpoint.address, verifier="v1"):
-            third = Wire(endpoint.address, verifier="v2")
-            error = third.ended()
-            third.stop()
-            assert isinstance(error, grpc.Call)
-            assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    with (
+        serving(ToyDrafter(), limits=Limits(max_streams=0)) as endpoint,
+        wired(endpoint.address),
+        wired(endpoint.address, verifier="v1"),
+    ):  # two to spare
+        third = Wire(endpoint.address, verifier="v2")
+        error = third.ended()
+        third.stop()
+        assert isinstance(error, grpc.Call)
+        assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 def test_a_quiet_stream_survives_its_own_keepalive() -> None:
     """Pings without data are no abuse: gRPC's default would end the stream at the third."""
     drafter = ToyDrafter()
     done = threading.Event()
-    with serving(drafter) as endpoint:
-        with wired(endpoint.address, options=channel_options(keepalive_ms=100)) as wire:
-            wire.open("r")
-            assert not done.wait(1.5)  # nothing is said for fifteen keepalives
-            wire.commit("r", 2)
-            assert wire.block().base_len == 3
+    with (
+        serving(drafter) as endpoint,
+        wired(endpoint.address, options=channel_options(keepalive_ms=100)) as wire,
+    ):
+        wire.open("r")
+        assert not done.wait(1.5)  # nothing is said for fifteen keepalives
+        wire.commit("r", 2)
+        assert wire.block().base_len == 3
 
 
 @pytest.mark.parametrize("over", [False, True])
