@@ -21,7 +21,7 @@ class Inbox:
     breaks its contract, and the attempt ends as lost.
     """
 
-    __slots__ = ("_chunks", "_empties", "_lost", "_ready", "_tokens", "finished")
+    __slots__ = ("_chunks", "_empties", "_lost", "_ready", "_tokens")
 
     def __init__(self, budget: int) -> None:
         self._chunks: deque[pb.TokenChunk] = deque()
@@ -29,7 +29,6 @@ class Inbox:
         self._ready = asyncio.Event()
         self._tokens = budget
         self._empties = _SPARE_CHUNKS
-        self.finished = False
 
     def put(self, chunk: pb.TokenChunk) -> bool:
         """False when the chunk exceeds the budget; the inbox is then failed."""
@@ -39,15 +38,13 @@ class Inbox:
             self.fail(LinkLost("the verifier sent more than the request may get"))
             return False
         self._chunks.append(chunk)
-        self.finished = self.finished or ends(chunk)
         self._ready.set()
         return True
 
     def fail(self, lost: LinkLost) -> None:
         """Whatever has arrived is still read first: it is committed."""
-        if not self.finished:
-            self._lost = self._lost or lost
-            self._ready.set()
+        self._lost = self._lost or lost
+        self._ready.set()
 
     async def get(self) -> pb.TokenChunk:
         """The next chunk; raises LinkLost when the attempt is over without a finish."""

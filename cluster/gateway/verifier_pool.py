@@ -16,6 +16,9 @@ class LinkPool:
         self._settings = settings
         self._links: dict[VerifierAddress, asyncio.Task[VerifierLink]] = {}
 
+    def __len__(self) -> int:
+        return len(self._links)
+
     async def get(self, address: VerifierAddress) -> VerifierLink:
         """A link that is up; raises LinkLost. A caller that leaves disturbs no other."""
         task = self._links.get(address)

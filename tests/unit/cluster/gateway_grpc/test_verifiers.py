@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import aclosing
+from typing import cast
 
 import pytest
 
@@ -15,10 +16,15 @@ from cluster.gateway.errors import (
     Overloaded,
     RequestFailed,
 )
+from cluster.gateway.verifier_inbox import Inbox, LinkLost
 from cluster.gateway.verifier_link import LinkSettings, VerifierAddress
+from cluster.gateway.verifier_pool import LinkPool
+from cluster.gateway.verifiers import Router, VerifierBackend
 from pilotfish.v1 import exchange_pb2 as pb
 from tests.unit.cluster.gateway_grpc.fakes import (
+    DIGEST,
     FAST,
+    FakeRouter,
     Script,
     collect,
     expected,
@@ -315,10 +321,63 @@ async def test_info_without_a_verifier_is_a_typed_error() -> None:
             await stand.backend.health()
 
 
+async def test_a_broken_stream_to_a_living_verifier_is_opened_anew() -> None:
+    script = Script(hold_at=4)
+    async with make_stand(script) as stand:
+        chunks = stand.backend.generate(make_spec())
+        seen = list((await anext(chunks)).tokens)
+        stand.verifiers[0].kill()
+        script.release.set()
+        seen += tokens_of(await collect(chunks))
+        assert seen == expected(3, 12)
+        assert stand.verifiers[0].streams == 2
+
+
+async def test_a_router_that_fails_is_asked_again_and_ends_in_a_typed_error() -> None:
+    class Broken:
+        def choose(self, request_id: str, exclude: frozenset[str]) -> FakeRouter:
+            raise RuntimeError("the actor died")
+
+    backend = VerifierBackend(
+        cast("Router", Broken()), gateway="g", tokenizer_digest="", takeover_timeout_s=0.2
+    )
+    with pytest.raises(NoVerifier, match="RuntimeError: the actor died"):
+        await collect(backend.generate(make_spec()))
+    await backend.close()
+
+
 async def test_lost_links_are_forgotten() -> None:
     """L3: replicas come and go under new names; nothing of the old ones stays."""
-    async with make_stand(*[Script(die_after=0) for _ in range(6)], Script()) as stand:
-        await collect(stand.backend.generate(make_spec()))
-        assert [link.address.name for link in stand.backend.links()] == ["v6"]
-        await collect(stand.backend.generate(make_spec("again")))
-        assert stand.backend.links()[0].requests == 0
+    hello = pb.GatewayHello(protocol=1, gateway="g", tokenizer=DIGEST)
+    async with make_stand(*[Script() for _ in range(5)]) as stand:
+        pool = LinkPool(hello, FAST)
+        for verifier in stand.verifiers:
+            link = await pool.get(verifier.address)
+            assert await pool.get(verifier.address) is link
+            inbox = link.submit(pb.Submit(request_id="r"))
+            verifier.kill()
+            with pytest.raises(LinkLost, match="process is gone"):
+                await inbox.get()
+            assert link.requests == 0
+        assert len(pool) == 1
+        assert pool.live() == []
+        await pool.close()
+        assert len(pool) == 0
+
+
+async def test_what_has_arrived_is_read_before_the_loss_is_told() -> None:
+    inbox = Inbox(budget=4)
+    for tokens in ([1, 2], [3]):
+        inbox.put(pb.TokenChunk(tokens=tokens))
+    inbox.fail(LinkLost("gone"))
+    assert [list((await inbox.get()).tokens) for _ in range(2)] == [[1, 2], [3]]
+    with pytest.raises(LinkLost, match="gone"):
+        await inbox.get()
+
+
+async def test_an_inbox_holds_its_budget_and_no_more() -> None:
+    inbox = Inbox(budget=3)
+    assert inbox.put(pb.TokenChunk(tokens=[1, 2, 3]))
+    assert not inbox.put(pb.TokenChunk(tokens=[4]))
+    empties = Inbox(budget=3)
+    assert not all(empties.put(pb.TokenChunk()) for _ in range(1000))
