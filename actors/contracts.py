@@ -17,6 +17,8 @@ from actors.sampling.params import SamplingParams
 if TYPE_CHECKING:
     import torch
 
+    from actors.exchange.status import LinkRecord
+
 
 @dataclass(frozen=True, slots=True)
 class SessionKey:
@@ -205,6 +207,10 @@ class DraftPort(Protocol):
 
     def outcome(self, request_id: str, drafted: int, accepted: int) -> None:
         """What verification made of a draft; feeds the waiting rule's estimates."""
+        ...
+
+    def status(self) -> list[LinkRecord]:
+        """What the port sees of its drafters; callable from any thread."""
         ...
 
     def shutdown(self) -> None: ...

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+import torch
+
 from actors.contracts import DraftPort, PortCommit
 from actors.engine.batch import Segment, pack
 from actors.engine.errors import (
@@ -330,7 +332,7 @@ class Engine:
 
     # -- start ------------------------------------------------------------------------------
 
-    def self_check(self, length: int = 5) -> None:
+    def self_check(self, length: int = 8) -> None:
         """Prove on a short forward that the paged attention is the model's own, before serving."""
         ids = [(7 * i + 1) % self.target.info.vocab_size for i in range(length)]
         blocks = self.allocator.allocate(-(-length // self.pool.block_size)) or []
@@ -338,8 +340,10 @@ class Engine:
         table.extend(blocks)
         request = EngineRequest("self-check", tuple(ids), _GREEDY)
         seq = Sequence(request, ids, table, self.pool, length + 1, 0, Status.RUNNING)
+        probe = pack([Segment(seq, length)], self.target.device)
+        probe.keep = torch.arange(length, device=self.target.device)
         try:
-            self.target.check_attention(self.pool, pack([Segment(seq, length)], self.target.device))
+            self.target.check_attention(self.pool, probe)
         finally:
             self.allocator.release(table.clear())
 

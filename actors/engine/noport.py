@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from actors.contracts import Gathered, PortCommit, SessionView
+from actors.exchange.status import LinkRecord
 
 
 class NoDrafts:
@@ -28,6 +29,9 @@ class NoDrafts:
 
     def outcome(self, request_id: str, drafted: int, accepted: int) -> None:
         pass
+
+    def status(self) -> list[LinkRecord]:
+        return []
 
     def shutdown(self) -> None:
         pass

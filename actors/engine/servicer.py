@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import grpc
+from typing_extensions import override
 
 from actors.engine.errors import InvalidRequest
 from actors.engine.events import TokenEvent
@@ -42,11 +43,13 @@ class VerificationServicer(pb_grpc.VerificationServicer):
         self._span_sink = span_sink
         self._streams = itertools.count()
 
+    @override
     def Describe(
         self, request: pb.DescribeRequest, context: grpc.ServicerContext
     ) -> pb.VerifierInfo:
         return self._describe()
 
+    @override
     def Serve(
         self, request_iterator: Iterator[pb.GatewayFrame], context: grpc.ServicerContext
     ) -> Iterator[pb.TokenFrame]:

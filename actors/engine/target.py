@@ -77,7 +77,7 @@ class Target:
     def forward(self, batch: StepBatch, pool: KVPool) -> torch.Tensor:
         """Logits [len(batch.keep), vocab] in the model's dtype; writes KV and features of all
         rows into the pool."""
-        logits = self.model(
+        logits: torch.Tensor = self.model(
             input_ids=batch.ids,
             position_ids=batch.positions,
             use_cache=False,
@@ -104,12 +104,14 @@ class Target:
         finally:
             self.model.set_attn_implementation(ATTENTION)
         self._captured.clear()
-        scale = theirs.abs().max().clamp(min=1e-6)
-        off = ((ours - theirs[probe.keep]).abs().max() / scale).item()
+        # By norm and without the first row, which sees itself alone and tells nothing: in bf16 a
+        # single logit of two sound kernels may differ by 0.25 (SmolLM2: 0.009 sound, 0.175 broken).
+        theirs = theirs[probe.keep]
+        off = ((ours - theirs)[1:].norm() / theirs[1:].norm().clamp(min=1e-6)).item()
         tolerance = 5e-2 if self.info.dtype == torch.bfloat16 else 1e-3
         if not off <= tolerance:
             raise ModelLoadError(
                 f"{self.model.config.model_type}: the paged attention differs from transformers' "
-                f"own by {off:.1e} of the logits' range; this architecture is not supported",
+                f"own by {off:.1e} of the logits' norm; this architecture is not supported",
                 param="model",
             )

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from typing_extensions import override
+
 from actors.engine.core import Engine
 from actors.engine.errors import EngineError
 from actors.engine.events import TokenEvent
@@ -105,6 +107,7 @@ class EngineThread(threading.Thread):
 
     # -- the engine's thread ----------------------------------------------------------------
 
+    @override
     def run(self) -> None:
         try:
             self._loop()

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pilotfish import Client, Delta
+from pilotfish import Client, Delta, TokenScore
 from pilotfish._options import GenerateOptions
 
 
@@ -96,6 +96,6 @@ def run_leg(
     )
 
 
-def _gap(score: object) -> float:
-    top = getattr(score, "top", ())
+def _gap(score: TokenScore) -> float:
+    top = score.top
     return top[0].logprob - top[1].logprob if len(top) > 1 else float("inf")

@@ -20,6 +20,7 @@ from cluster.demo import view, watch
 from cluster.demo.dataset import DatasetError, Prompt, load
 from cluster.demo.legs import REMOTE, STANDARD, run_leg
 from cluster.demo.report import Pair, rows_of, table_of
+from cluster.serving_wait import ServingError
 from pilotfish import Client, PilotfishError
 
 MODEL = "smollm2"
@@ -63,6 +64,9 @@ def run(
         return 2
     except watch.DrafterLost as error:
         console.print(f"\n[red]remote drafting did not happen:[/red] {escape(str(error))}")
+        return 1
+    except ServingError as error:
+        console.print(f"[red]the server did not start:[/red] {escape(str(error))}")
         return 1
     except PilotfishError as error:
         console.print(f"\n[red]the server refused:[/red] {escape(str(error))}")
@@ -147,8 +151,8 @@ def _account(
     console.print(
         f"verifier pid {after.verifier_pids[0]}, drafter pid {after.drafter_pids[0]}; frames to "
         f"the drafter {sent}, back {received}; blocks used {after.blocks_used}, stale "
-        f"{after.blocks_stale}, late {after.blocks_late}; {rows[-1].remote_share:.0%} of the tokens "
-        "came from accepted remote blocks"
+        f"{after.blocks_stale}, late {after.blocks_late}; {rows[-1].remote_share:.0%} of the "
+        "tokens came from accepted remote blocks"
     )
     differing = [p for p in pairs if p.first_difference is not None]
     ties = sum(p.near_tie(dtype) for p in differing)

@@ -17,6 +17,7 @@ from actors.engine.plan import Plan
 from actors.engine.sequence import EngineRequest
 from actors.engine.target import Target
 from actors.exchange.local import LocalPort
+from actors.exchange.status import LinkRecord
 from actors.sampling.params import SamplingParams
 
 torch.set_num_threads(1)
@@ -84,7 +85,7 @@ def plain(model: Any, prompt: Sequence[int], sampling: SamplingParams = GREEDY) 
     """The reference: one full forward a token, no cache, the sampler row by row."""
     from actors.sampling.decide import Span, decide
 
-    model.set_attn_implementation("eager")
+    model.set_attn_implementation("sdpa")
     tokens = list(prompt)
     eos = model.generation_config.eos_token_id
     ends = frozenset([eos] if isinstance(eos, int) else eos or [])
@@ -137,6 +138,9 @@ class SchedulePort:
 
     def outcome(self, request_id: str, drafted: int, accepted: int) -> None:
         self._inner.outcome(request_id, drafted, accepted)
+
+    def status(self) -> list[LinkRecord]:
+        return self._inner.status()
 
     def shutdown(self) -> None:
         self._inner.shutdown()

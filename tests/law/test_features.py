@@ -36,9 +36,9 @@ def hidden_states(tokens: list[int]) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("max_rows", [8, 512])
-@pytest.mark.parametrize("k", [0, 2, 4])
+@pytest.mark.parametrize("depth", [1, 2, 4])
 def test_each_commit_carries_rows_from_len_minus_1_to_from_len_plus_m_minus_1(
-    k: int, max_rows: int
+    depth: int, max_rows: int
 ) -> None:
     """Also in chunked prefill, which taps chunk by chunk."""
     own = plain(MODEL, PROMPT)
@@ -47,16 +47,18 @@ def test_each_commit_carries_rows_from_len_minus_1_to_from_len_plus_m_minus_1(
     def next_token(prefix, params) -> int:
         return whole[len(prefix)] if len(prefix) < len(whole) else 0
 
-    drafter = FeatureReceiver(taps=TAPS, next_token=next_token, vocab_size=128, k=k)
-    engine = make_engine(MODEL, drafter, 4, max_rows=max_rows, max_num_seqs=4)
+    drafter = FeatureReceiver(TAPS, 128, next_token)
+    engine = make_engine(MODEL, drafter, depth, max_rows=max_rows, max_num_seqs=4)
     assert run(engine, request("a", PROMPT)) == {"a": own}
+    assert engine.stats.accepted == engine.stats.drafted > 0
+    assert drafter.faults == []  # contiguous: each commit brought rows from_len-1 …
     expected = hidden_states(whole)
-    (record,) = drafter.records.values()
-    rows = record.rows()
-    assert record.from_lens[0] == len(PROMPT)
+    (key,) = drafter.log
+    rows = drafter.received(key)
     assert rows.dtype == torch.bfloat16
-    assert rows.shape[0] >= len(PROMPT) + 5
-    torch.testing.assert_close(rows.float(), expected[: rows.shape[0]].float(), atol=0.02, rtol=0.02)
+    assert rows.shape[0] > len(PROMPT)
+    # fp64 states of two batch shapes, rounded to bf16: at most one unit in the last place apart.
+    torch.testing.assert_close(rows, expected[: rows.shape[0]], atol=0.0, rtol=2**-7)
 
 
 def test_the_last_tap_is_taken_before_the_final_norm() -> None:

@@ -13,6 +13,7 @@ from actors.contracts import Commit, Drafter, DraftRequest, Proposal
 from actors.exchange.local import LocalPort
 from actors.sampling.params import SamplingParams
 from tests.drafters.anti import AntiDrafter
+from tests.drafters.base import NextToken
 from tests.drafters.exact_k import ExactKDrafter
 from tests.drafters.oracle import OracleDrafter
 from tests.law.harness import SAMPLED, SchedulePort, make_engine, plain, request, run, seeded
@@ -22,9 +23,7 @@ MODEL = make_rand()
 PROMPTS = [[3, 1, 4, 1, 5], [9, 2, 6, 5], [5, 3, 5, 8, 9, 7]]
 VARIANTS = {
     "plain": SAMPLED,
-    "cut": SamplingParams(
-        temperature=0.8, top_k=20, top_p=0.9, min_p=0.01, seed=42, max_tokens=24
-    ),
+    "cut": SamplingParams(temperature=0.8, top_k=20, top_p=0.9, min_p=0.01, seed=42, max_tokens=24),
     "penalised": SamplingParams(
         temperature=1.2,
         repetition_penalty=1.3,
@@ -42,7 +41,7 @@ def own_text(prompt: tuple[int, ...], params: SamplingParams) -> list[int]:
     return plain(MODEL, prompt, params)
 
 
-def make_next_token(params: SamplingParams):
+def make_next_token(params: SamplingParams) -> NextToken:
     texts = [[*p, *own_text(tuple(p), params)] for p in PROMPTS]
 
     def next_token(prefix, _params) -> int:
@@ -146,7 +145,9 @@ def test_unset_temperature_samples_and_zero_is_greedy_in_the_same_batch() -> Non
     greedy = SamplingParams(temperature=0.0, max_tokens=24)
     engine = make_engine(MODEL, make_drafter("exact-2", SAMPLED), 4)
     texts = run(
-        engine, request("g", PROMPTS[0], greedy), request("s", PROMPTS[0], SamplingParams(max_tokens=24))
+        engine,
+        request("g", PROMPTS[0], greedy),
+        request("s", PROMPTS[0], SamplingParams(max_tokens=24)),
     )
     assert texts["g"] == own_text(tuple(PROMPTS[0]), greedy)
     assert texts["s"] == own_text(tuple(PROMPTS[0]), SamplingParams(max_tokens=24))

@@ -38,7 +38,8 @@ def make_drafter(kind: str) -> Drafter:
     if kind == "anti":
         return AntiDrafter(next_token, vocab_size=128)
     rng = random.Random(1)
-    return ScriptedDrafter([[rng.randrange(128) for _ in range(8)] for _ in range(97)])
+    blocks = [[rng.randrange(128) for _ in range(8)] for _ in range(97)]
+    return ScriptedDrafter(blocks, vocab_size=128, repeat=True)
 
 
 KINDS = ["oracle", "exact-1", "exact-3", "anti", "scripted"]

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from actors.engine.attention import ATTENTION
+from actors.engine.batch import StepBatch
+from actors.engine.core import Engine
 from tests.drafters.exact_k import ExactKDrafter
 from tests.drafters.oracle import OracleDrafter
 from tests.law.harness import GREEDY, make_engine, plain, request, run
@@ -22,17 +25,17 @@ def next_token(prefix, params) -> int:
 
 @torch.inference_mode()
 def full_logits(tokens: list[int]) -> torch.Tensor:
-    MODEL.set_attn_implementation("eager")
+    MODEL.set_attn_implementation("sdpa")
     return MODEL(input_ids=torch.tensor([tokens]), use_cache=False).logits[0]
 
 
-def watch(engine):
+def watch(engine: Engine) -> list[tuple[StepBatch, torch.Tensor]]:
     """Record every forward: positions, logits, and the tokens each deciding row stands for."""
-    seen = []
+    seen: list[tuple[StepBatch, torch.Tensor]] = []
     forward = engine.target.forward
 
     def spy(batch, pool):
-        engine.target.model.set_attn_implementation("pilotfish_paged")
+        MODEL.set_attn_implementation(ATTENTION)
         logits = forward(batch, pool)
         seen.append((batch, logits.clone()))
         return logits

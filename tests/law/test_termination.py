@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from actors.engine.core import Engine
 from actors.engine.errors import DuplicateRequest, InvalidRequest, Overloaded
 from actors.sampling.params import SamplingParams
 from tests.drafters.oracle import OracleDrafter
@@ -23,11 +24,8 @@ def successor(prefix, params) -> int:
     return (prefix[-1] + 1) % 16
 
 
-def make_oracle_engine(depth: int, eos: int | None = None, **keywords):
-    model = make_succ()
-    model.generation_config.eos_token_id = eos
-    model.config.eos_token_id = eos
-    return make_engine(model, OracleDrafter(successor, vocab_size=16), depth, **keywords)
+def make_oracle_engine(depth: int, eos: int | None = None, **keywords) -> Engine:
+    return make_engine(make_succ(eos), OracleDrafter(successor, vocab_size=16), depth, **keywords)
 
 
 @pytest.mark.parametrize("depth", range(9))
@@ -42,9 +40,12 @@ def test_eos_inside_an_accepted_block_ends_the_text_there(depth: int) -> None:
 
 
 def test_ignore_eos_runs_on_and_min_tokens_masks_eos() -> None:
-    on = run(make_oracle_engine(4, eos=7), request("a", [3], greedy(max_tokens=6, ignore_eos=True)))
+    params = greedy(max_tokens=6, ignore_eos=True)
+    on = run(make_oracle_engine(4, eos=7), request("a", [3], params))
     assert on["a"] == [4, 5, 6, 7, 8, 9]
-    masked = run(make_oracle_engine(4, eos=7), request("a", [3], greedy(max_tokens=9, min_tokens=6)))
+    masked = run(
+        make_oracle_engine(4, eos=7), request("a", [3], greedy(max_tokens=9, min_tokens=6))
+    )
     assert 7 not in masked["a"][:6]
     assert len(masked["a"]) >= 6
 
@@ -83,9 +84,7 @@ def test_stop_at_the_limit_is_a_stop_and_before_it_wins() -> None:
 
 def test_a_drafted_eos_that_the_target_rejects_ends_nothing() -> None:
     """S09: the block [5, EOS, 7, 8] has one good token; the text goes on to max_tokens."""
-    model = make_succ()
-    model.generation_config.eos_token_id = model.config.eos_token_id = 15
-    engine = make_engine(model, ScriptedDrafter([[5, 15, 7, 8]]), 4)
+    engine = make_engine(make_succ(15), ScriptedDrafter([[5, 15, 7, 8]]), 4)
     events = events_of(engine, request("a", [3], greedy(max_tokens=8)))
     assert [t for e in events for t in e.tokens] == [4, 5, 6, 7, 8, 9, 10, 11]
     assert events[-1].finish == "length"

@@ -1,0 +1,55 @@
+"""Where an engine's drafts come from: nowhere, this process, or drafters on the network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from actors.contracts import DraftPort
+from actors.engine.noport import NoDrafts
+from actors.engine.options import EngineOptions
+from actors.exchange.compat import Compat, target_digest
+from actors.exchange.link import Endpoint
+from actors.exchange.local import LocalPort
+from actors.exchange.pool import RemotePort
+from pilotfish.v1 import control_pb2 as control
+
+
+def make_port(
+    options: EngineOptions,
+    config: Mapping[str, Any],
+    *,
+    vocab_size: int,
+    tokenizer: str,
+    max_model_len: int,
+) -> DraftPort:
+    """config: the target's, as a mapping; tokenizer: its digest. Raises DrafterLoadError."""
+    if options.placement == "remote":
+        return RemotePort(
+            options.verifier_id,
+            compat=Compat(target_digest(config), tokenizer, taps=options.taps),
+            vocab_size=vocab_size,
+        )
+    if options.speculative is None:
+        return NoDrafts()
+    from actors.drafters.table import build_drafter
+
+    drafter = replace(
+        options.speculative,
+        target_vocab_size=vocab_size,
+        max_context=options.speculative.max_context or max_model_len,
+        target_tokenizer=options.speculative.target_tokenizer or options.tokenizer_path,
+    )
+    return LocalPort(build_drafter(drafter), vocab_size=vocab_size)
+
+
+def endpoint_of(message: control.DrafterEndpoint) -> Endpoint:
+    """A drafter of the policy's snapshot."""
+    return Endpoint(
+        message.drafter,
+        message.address,
+        message.mechanism,
+        max_sessions=message.max_sessions,
+        pid=message.pid,
+    )

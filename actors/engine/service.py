@@ -1,0 +1,162 @@
+"""One verifier's engine, whole: the target, where drafts come from, the thread and the door.
+
+Runs in a process of its own. gRPC answers on threads of its own; the engine's thread is the only
+one that computes.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent import futures
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import grpc
+import torch
+from transformers.utils import logging as transformers_logging
+
+from actors.engine.core import Engine
+from actors.engine.errors import EngineError
+from actors.engine.loading import context_length, load_model, resolve_dtype
+from actors.engine.options import EngineOptions, SpanSink
+from actors.engine.plan import Plan
+from actors.engine.ports import endpoint_of, make_port
+from actors.engine.servicer import VerificationServicer
+from actors.engine.sizing import free_memory, pool_blocks, row_bytes
+from actors.engine.target import Target
+from actors.engine.thread import EngineThread
+from actors.exchange.compat import tokenizer_digest
+from actors.exchange.limits import server_options
+from actors.exchange.pool import RemotePort
+from actors.exchange.status import LinkRecord
+from pilotfish.v1 import control_pb2 as control
+from pilotfish.v1 import exchange_pb2 as pb
+from pilotfish.v1 import exchange_pb2_grpc as pb_grpc
+
+GRPC_THREADS = 64  # one a gateway's stream
+STATS_TIMEOUT_S = 5.0
+
+
+class EngineService:
+    """Loads the target at construction (tens of seconds); raises EngineError subclasses."""
+
+    def __init__(self, options: EngineOptions, on_span: SpanSink | None = None) -> None:
+        self.options = options
+        if options.threads:
+            torch.set_num_threads(options.threads)
+        transformers_logging.disable_progress_bar()
+        dtype = resolve_dtype(options.dtype, options.device)
+        model = load_model(options.model_path, options.revision, dtype, options.device)
+        self.tokenizer_digest = _tokenizer_digest(options)
+        self.max_model_len = context_length(model.config, options.max_model_len)
+        self.plan = Plan(options.depth)
+        vocab_size = int(model.get_output_embeddings().weight.shape[0])
+        self.port = make_port(
+            options,
+            model.config.to_dict(),
+            vocab_size=vocab_size,
+            tokenizer=self.tokenizer_digest,
+            max_model_len=self.max_model_len,
+        )
+        target = Target(model, self.port.taps, options.device)
+        bytes_a_row = row_bytes(target.info.spec, dtype, target.feature_dim)
+        engine = Engine(
+            target,
+            self.port,
+            self.plan,
+            num_blocks=pool_blocks(
+                bytes_a_row,
+                options.block_size,
+                self.max_model_len,
+                options.max_num_seqs,
+                options.kv_cache_memory_bytes,
+                free_memory(options.device),
+            ),
+            block_size=options.block_size,
+            max_model_len=self.max_model_len,
+            max_num_seqs=options.max_num_seqs,
+            max_num_batched_tokens=options.max_num_batched_tokens,
+            max_num_queued_reqs=options.max_num_queued_reqs,
+        )
+        engine.self_check()
+        self.thread = EngineThread(engine)
+        self._on_span = on_span
+        self._server: grpc.Server | None = None
+
+    # -- life -------------------------------------------------------------------------------
+
+    def start(self, host: str, port: int = 0) -> int:
+        """Open the door; returns its port. Raises EngineError when the port is taken."""
+        server = grpc.server(
+            futures.ThreadPoolExecutor(GRPC_THREADS, thread_name_prefix="gateway"),
+            options=server_options(),
+        )
+        servicer = VerificationServicer(self.thread, self.describe, self._on_span)
+        pb_grpc.add_VerificationServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
+        try:
+            bound = server.add_insecure_port(f"{host}:{port}")
+        except RuntimeError as error:
+            raise EngineError(f"cannot listen on {host}:{port}: {error}") from error
+        self.thread.start()
+        server.start()
+        self._server = server
+        return bound
+
+    def alive(self) -> bool:
+        """Whether the engine's thread runs; cheap."""
+        return self.thread.is_alive() and self.thread.failure is None
+
+    def stop(self, grace_s: float) -> None:
+        """Let streams finish for `grace_s` seconds, then end."""
+        if self._server is not None:
+            self._server.stop(grace_s).wait()
+        self.thread.stop()
+
+    # -- control ----------------------------------------------------------------------------
+
+    def set_snapshot(self, data: bytes) -> None:
+        """Take a serialized PolicySnapshot; older ones than the newest are ignored."""
+        snapshot = control.PolicySnapshot.FromString(data)
+
+        def update() -> None:
+            if self.plan.update(snapshot) and isinstance(self.port, RemotePort):
+                self.port.set_endpoints([endpoint_of(d) for d in snapshot.drafters])
+
+        self.thread.call(update).result(STATS_TIMEOUT_S)
+
+    def stats(self) -> dict[str, Any]:
+        """Figures of the engine and of its links to drafters."""
+        figures = self.thread.call(self.thread.snapshot).result(STATS_TIMEOUT_S)
+        return {
+            **figures,
+            "pid": os.getpid(),
+            "verifier": self.options.verifier_id,
+            "links": [asdict(link) for link in self._links()],
+            "snapshot": (self.plan.snapshot.term, self.plan.snapshot.version),
+        }
+
+    def _links(self) -> list[LinkRecord]:
+        return self.port.status()
+
+    def describe(self) -> pb.VerifierInfo:
+        """What gateways are told at the door."""
+        options, info = self.options, self.thread.engine.target.info
+        return pb.VerifierInfo(
+            verifier=options.verifier_id,
+            pid=os.getpid(),
+            model=options.served_model_name or options.model_path,
+            tokenizer=self.tokenizer_digest,
+            vocab_size=info.vocab_size,
+            max_model_len=self.max_model_len,
+            dtype=str(info.dtype).removeprefix("torch."),
+        )
+
+
+def _tokenizer_digest(options: EngineOptions) -> str:
+    """Digest of the tokenizer beside the model; empty (agrees with any) when there is none."""
+    folder = Path(options.tokenizer_path or options.model_path)
+    try:
+        return tokenizer_digest(folder) if folder.exists() else ""
+    except (FileNotFoundError, ValueError):
+        return ""
