@@ -18,14 +18,13 @@ RULE = "greedy+coupled"
 
 _VOLATILE = frozenset(
     {
-        "_attn_implementation",
-        "_attn_implementation_internal",
-        "_commit_hash",
-        "_name_or_path",
         "attn_implementation",
         "dtype",
         "name_or_path",
+        "output_attentions",
+        "output_hidden_states",
         "quantization_config",
+        "return_dict",
         "torch_dtype",
         "transformers_version",
         "use_cache",
@@ -79,7 +78,8 @@ def tokenizer_digest(source: str | Path | Mapping[str, int]) -> str:
 
 def _steady(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {str(k): _steady(v) for k, v in value.items() if str(k) not in _VOLATILE}
+        kept = ((str(k), v) for k, v in value.items())
+        return {k: _steady(v) for k, v in kept if k not in _VOLATILE and not k.startswith("_")}
     if isinstance(value, (list, tuple)):
         return [_steady(item) for item in value]
     return value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from actors.contracts import Draft, Gathered
 from actors.exchange.home import Home, PortSession
@@ -68,20 +68,26 @@ class Gathering:
         if depth <= 0:
             self.missing[request_id] = "depth-0"
             return
-        block, draft_us = session.take()
-        tokens = _inside(block[:depth], self.vocab_size)
-        home = session.home
-        if len(tokens) < len(block[:depth]) and home is not None:
-            home.counts.faults["FAULT_INVALID"] += 1
-        if tokens:
-            mechanism = home.mechanism if home is not None else ""
-            self.drafts[request_id] = Draft(tokens, mechanism, True, draft_us)
+        draft = session.take()
+        if draft is not None:
+            self._use(request_id, session, draft, draft.tokens[:depth])
             return
-        reason = "fault" if block else _reason(session)
+        reason = _reason(session)
         if reason is None:
             self.open[request_id] = session
         else:
             self.missing[request_id] = reason
+
+    def _use(
+        self, request_id: str, session: PortSession, draft: Draft, wanted: tuple[int, ...]
+    ) -> None:
+        tokens = _inside(wanted, self.vocab_size)
+        if len(tokens) < len(wanted) and session.home is not None:
+            session.home.counts.faults["FAULT_INVALID"] += 1
+        if tokens:
+            self.drafts[request_id] = replace(draft, tokens=tokens)
+        else:
+            self.missing[request_id] = "fault"
 
     def _pause_s(self) -> float:
         """How long the most hopeful of the open rows is worth waiting for, from now."""

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from actors.contracts import SessionKey, SessionView
+from actors.contracts import Draft, SessionKey, SessionView
 from actors.exchange.link import Link
 from actors.exchange.status import BlockCounts, LinkRecord, Reason
 from pilotfish.v1 import exchange_pb2 as pb
@@ -78,9 +78,10 @@ class Home:
 
 @dataclass(eq=False, slots=True)
 class Held:
-    """A block that has come."""
+    """A block that has come, and who drafted it."""
 
     block: pb.Block
+    mechanism: str
     used: bool = False
 
 
@@ -143,7 +144,7 @@ class PortSession:
         asked_s = self.asks.get(block.round)
         for round in [r for r in self.asks if r <= block.round]:
             del self.asks[round]
-        self.blocks.append(Held(block))
+        self.blocks.append(Held(block, self.home.mechanism if self.home else ""))
         self.answered = max(self.answered, block.round)
         self.warming, self.faults, self.silence = False, 0, brk.Silence()
         return None if asked_s is None else now_s - asked_s
@@ -152,11 +153,10 @@ class PortSession:
         """How long the oldest unanswered ask has waited."""
         return now_s - next(iter(self.asks.values()), now_s)
 
-    def take(self) -> tuple[tuple[int, ...], int]:
-        """The best tokens at hand for the committed length and their draft time in µs. A block
-        stays until the commits overtake it; one that goes unused is counted."""
-        best: tuple[int, ...] = ()
-        draft_us = 0
+    def take(self) -> Draft | None:
+        """The best block at hand for the committed length. A block stays until the commits
+        overtake it; one that goes unused is counted."""
+        best: Draft | None = None
         kept: list[Held] = []
         stale = True
         for held in reversed(self.blocks):
@@ -166,13 +166,13 @@ class PortSession:
                 kept.append(held)
             elif held.block.tokens and not held.used and self.home is not None:
                 self.home.counts.stale += 1
-            if result.tokens and not best:
-                best, draft_us = result.tokens, held.block.draft_us
+            if result.tokens and best is None:
+                best = Draft(result.tokens, held.mechanism, True, held.block.draft_us)
                 self._count_use(held)
         self.stale = stale
         self.blocks.clear()
         self.blocks.extend(reversed(kept))
-        return best, draft_us
+        return best
 
     def _count_use(self, held: Held) -> None:
         if not held.used and self.home is not None:
