@@ -92,18 +92,19 @@ def rows_of(pairs: Sequence[Pair]) -> list[Row]:
 
 
 def table_of(rows: Sequence[Row], title: str) -> Table:
-    table = Table(title=title, title_justify="left")
-    table.add_column("category")
+    # One space beside each cell at most: eight columns must fit a terminal of 80.
+    table = Table(title=title, title_justify="left", padding=(0, 0), pad_edge=False)
+    table.add_column("category", no_wrap=True)
     for heading in (
         "prompts",
-        "standard tok/s",
-        "remote tok/s",
+        "standard\ntok/s",
+        "remote\ntok/s",
         "ratio",
-        "acceptance length",
-        "from remote blocks",
+        "acceptance\nlength",
+        "of remote\nblocks",
         "identical",
     ):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         table.add_row(
             row.name,

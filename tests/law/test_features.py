@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from transformers import LlamaForCausalLM
 
 from tests.drafters.feature_receiver import FeatureReceiver
 from tests.law.harness import make_engine, plain, request, run
@@ -15,11 +16,11 @@ TAPS = (0, 1, 3)
 
 
 @torch.inference_mode()
-def hidden_states(tokens: list[int]) -> torch.Tensor:
+def hidden_states(model: LlamaForCausalLM, tokens: list[int]) -> torch.Tensor:
     """A no-cache forward's taps, pre-norm, bf16 [rows, taps * hidden]."""
-    MODEL.set_attn_implementation("eager")
+    model.set_attn_implementation("sdpa")
     caught: dict[int, torch.Tensor] = {}
-    layers = MODEL.get_decoder().layers
+    layers = model.get_decoder().layers
     hooks = [
         layers[i].register_forward_hook(
             lambda _m, _a, out, i=i: caught.__setitem__(
@@ -28,7 +29,7 @@ def hidden_states(tokens: list[int]) -> torch.Tensor:
         )
         for i in range(len(layers))
     ]
-    out = MODEL(input_ids=torch.tensor([tokens]), use_cache=False, output_hidden_states=True)
+    out = model(input_ids=torch.tensor([tokens]), use_cache=False, output_hidden_states=True)
     for hook in hooks:
         hook.remove()
     caught[0] = out.hidden_states[0]
@@ -52,7 +53,7 @@ def test_each_commit_carries_rows_from_len_minus_1_to_from_len_plus_m_minus_1(
     assert run(engine, request("a", PROMPT)) == {"a": own}
     assert engine.stats.accepted == engine.stats.drafted > 0
     assert drafter.faults == []  # contiguous: each commit brought rows from_len-1 …
-    expected = hidden_states(whole)
+    expected = hidden_states(MODEL, whole)
     (key,) = drafter.log
     rows = drafter.received(key)
     assert rows.dtype == torch.bfloat16
@@ -64,8 +65,8 @@ def test_each_commit_carries_rows_from_len_minus_1_to_from_len_plus_m_minus_1(
 def test_the_last_tap_is_taken_before_the_final_norm() -> None:
     """S32's part that concerns the target: transformers' own hidden_states[L] is post-norm."""
     tokens = [*PROMPT]
-    MODEL.set_attn_implementation("eager")
+    MODEL.set_attn_implementation("sdpa")
     with torch.inference_mode():
         out = MODEL(input_ids=torch.tensor([tokens]), use_cache=False, output_hidden_states=True)
-    ours = hidden_states(tokens)[:, -64:].float()
+    ours = hidden_states(MODEL, tokens)[:, -64:].float()
     assert (ours - out.hidden_states[-1][0].float()).abs().max() > 0.1
