@@ -225,3 +225,21 @@ def wait_for(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
     while not condition():
         assert time.monotonic() < deadline_s, "it never became true"
         time.sleep(0.002)
+
+
+def make_views(count: int) -> list[View]:
+    return [View(f"r{i}", [i, i + 1]) for i in range(count)]
+
+
+def assert_text_is_the_targets(engine: Engine) -> None:
+    for view in engine.views.values():
+        prompt, text = view.tokens[: view.prompt_len], view.tokens[view.prompt_len :]
+        assert tuple(text) == continuation(prompt, len(text))
+
+
+def step_until(engine: Engine, condition: Any, seconds: float = 15.0) -> None:
+    deadline_s = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline_s, "it never became true"
+        engine.step()
+        time.sleep(0.005)
