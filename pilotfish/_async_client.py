@@ -6,7 +6,8 @@ import asyncio
 import itertools
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
@@ -52,6 +53,7 @@ class AsyncClient:
         self._timeout = timeout
         self._retry = RetryPolicy(retries)
         self._channel: grpc.aio.Channel | None = None
+        self._closed = asyncio.Event()
 
     async def generate(
         self,
@@ -81,7 +83,8 @@ class AsyncClient:
         def start(timeout: float | None) -> Any:
             return self._inference.GenerateStream(request, timeout=timeout, metadata=metadata)
 
-        return AsyncStream(start, self._deadline(options), self._retry, request.model)
+        deadline = self._deadline(options)
+        return AsyncStream(start, deadline, self._retry, request.model, self._closed)
 
     async def models(self) -> list[Model]:
         """What the server serves."""
@@ -116,6 +119,7 @@ class AsyncClient:
 
     async def close(self) -> None:
         """Cancel whatever runs and close the connection."""
+        self._closed.set()
         if self._channel is not None:
             await self._channel.close(None)
 
@@ -136,6 +140,8 @@ class AsyncClient:
 
     def _connected(self) -> grpc.aio.Channel:
         """The channel belongs to the loop that runs at its first use."""
+        if self._closed.is_set():
+            raise _channel.closed()
         if self._channel is None:
             options = _channel.channel_options(self._target)
             self._channel = (
@@ -157,9 +163,12 @@ class AsyncClient:
     ) -> _T:
         metadata = self._metadata + trace_metadata(options)
         for attempt in itertools.count():
+            if self._closed.is_set():
+                raise _channel.closed()
             left = deadline.left(time.monotonic())
             try:
-                return await method(request, timeout=left, metadata=metadata)
+                async with _ours(self._closed):
+                    return await method(request, timeout=left, metadata=metadata)
             except grpc.RpcError as error:
                 failure = _channel.error_of(error)
                 left = deadline.left(time.monotonic())
@@ -179,14 +188,16 @@ class AsyncStream:
         deadline: Deadline,
         retry: RetryPolicy,
         model: str,
+        client_closed: asyncio.Event,
     ) -> None:
+        self._client_closed = client_closed
         self._start = start
         self._deadline = deadline
         self._retry = retry
         self._model = model
         self._call: Any = None
         self._deltas: list[Delta] = []
-        self._closed = False
+        self._closed = asyncio.Event()
 
     def __aiter__(self) -> Self:
         return self
@@ -195,7 +206,7 @@ class AsyncStream:
         if self._deltas and self._deltas[-1].finish_reason:
             raise StopAsyncIteration
         for attempt in itertools.count():
-            if self._closed:
+            if self._closed.is_set():
                 raise _channel.closed()
             try:
                 return await self._receive()
@@ -212,7 +223,7 @@ class AsyncStream:
 
     async def close(self) -> None:
         """Cancel the request unless it has finished; as often as you like."""
-        self._closed = True
+        self._closed.set()
         if self._call is not None:
             self._call.cancel()
 
@@ -230,29 +241,32 @@ class AsyncStream:
     async def _receive(self) -> Delta:
         if self._call is None:
             self._call = self._start(self._deadline.left(time.monotonic()))
-        message = await self._read(self._call)
+        async with _ours(self._closed, self._client_closed):
+            message = await self._call.read()
         if not isinstance(message, inference_pb2.GenerateDelta):
             raise _channel.incomplete()
         delta = delta_of(message)
         self._deltas.append(delta)
         return delta
 
-    async def _read(self, call: Any) -> object:
-        """The next message, or grpc's end-of-stream mark."""
-        try:
-            return await call.read()
-        except asyncio.CancelledError:
-            # A close() by another task looks like a cancellation of this one, which it is not.
-            task = asyncio.current_task()
-            if self._closed and task is not None and not task.cancelling():
-                raise _channel.closed() from None
-            raise
-
     def _pause(self, attempt: int, error: grpc.RpcError) -> float:
         """Seconds before another attempt; raises the typed error when there is none."""
-        failure = _channel.closed() if self._closed else _channel.error_of(error)
+        ours = self._closed.is_set() or self._client_closed.is_set()
+        failure = _channel.closed() if ours else _channel.error_of(error)
         left = self._deadline.left(time.monotonic())
         pause = self._retry.pause(attempt, failure, left, random.random())
         if pause is None or self._deltas:
             raise failure from error
         return pause
+
+
+@asynccontextmanager
+async def _ours(*closed: asyncio.Event) -> AsyncGenerator[None, None]:
+    """A close() by another task looks like a cancellation of this one, which it is not."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if any(event.is_set() for event in closed) and task is not None and not task.cancelling():
+            raise _channel.closed() from None
+        raise

@@ -25,7 +25,9 @@ _ERRORS: dict[grpc.StatusCode, type[PilotfishError]] = {
     grpc.StatusCode.RESOURCE_EXHAUSTED: _errors.OverloadedError,
     grpc.StatusCode.DEADLINE_EXCEEDED: _errors.DeadlineExceededError,
     grpc.StatusCode.UNAVAILABLE: _errors.UnavailableError,
-    grpc.StatusCode.CANCELLED: _errors.RequestCancelledError,
+    # Streams and clients know what they cancelled themselves. Another CANCELLED is a server
+    # that shuts down: grpc's core drops with it the calls that arrive in that moment (R05).
+    grpc.StatusCode.CANCELLED: _errors.UnavailableError,
 }
 
 
@@ -85,7 +87,7 @@ def incomplete() -> PilotfishError:
 
 
 def closed() -> PilotfishError:
-    return _errors.RequestCancelledError("the stream was closed", code="CANCELLED")
+    return _errors.RequestCancelledError("the stream or its client was closed", code="CANCELLED")
 
 
 def _text(value: str | bytes | None) -> str | None:

@@ -56,6 +56,7 @@ class Client:
             if credentials is None
             else grpc.secure_channel(target, credentials, options)
         )
+        self._closed = threading.Event()
         self._inference = inference_stub(self._channel)
         self._control = control_stub(self._channel)
 
@@ -98,9 +99,12 @@ class Client:
         metadata = self._metadata + trace_metadata(options)
 
         def start(timeout: float | None) -> Any:
+            if self._closed.is_set():
+                raise _channel.closed()
             return self._inference.GenerateStream(request, timeout=timeout, metadata=metadata)
 
-        return Stream(start, self._deadline(options), self._retry, request.model)
+        deadline = self._deadline(options)
+        return Stream(start, deadline, self._retry, request.model, self._closed)
 
     def models(self) -> list[Model]:
         """What the server serves."""
@@ -132,6 +136,7 @@ class Client:
 
     def close(self) -> None:
         """Cancel whatever runs and close the connection."""
+        self._closed.set()
         self._channel.close()
 
     def __enter__(self) -> Self:
@@ -153,16 +158,20 @@ class Client:
     ) -> _T:
         metadata = self._metadata + trace_metadata(options)
         for attempt in itertools.count():
+            if self._closed.is_set():
+                raise _channel.closed()
             left = deadline.left(time.monotonic())
             try:
                 return method(request, timeout=left, metadata=metadata)
             except grpc.RpcError as error:
                 failure = _channel.error_of(error)
+                if self._closed.is_set():
+                    failure = _channel.closed()
                 left = deadline.left(time.monotonic())
                 pause = self._retry.pause(attempt, failure, left, random.random())
                 if pause is None:
                     raise failure from error
-            time.sleep(pause)
+            self._closed.wait(pause)
         raise AssertionError("the count of attempts has no end")
 
 
@@ -179,7 +188,9 @@ class Stream:
         deadline: Deadline,
         retry: RetryPolicy,
         model: str,
+        client_closed: threading.Event,
     ) -> None:
+        self._client_closed = client_closed
         self._start = start
         self._deadline = deadline
         self._retry = retry
@@ -241,7 +252,8 @@ class Stream:
 
     def _pause(self, attempt: int, error: grpc.RpcError) -> float:
         """Seconds before another attempt; raises the typed error when there is none."""
-        failure = _channel.closed() if self._closed.is_set() else _channel.error_of(error)
+        ours = self._closed.is_set() or self._client_closed.is_set()
+        failure = _channel.closed() if ours else _channel.error_of(error)
         left = self._deadline.left(time.monotonic())
         pause = self._retry.pause(attempt, failure, left, random.random())
         if pause is None or self._deltas:

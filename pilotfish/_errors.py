@@ -7,8 +7,8 @@ PilotfishError
 ├── DuplicateRequestError   the request id is in use
 ├── OverloadedError         at its limit; `retry_after` seconds, when the server says
 ├── DeadlineExceededError   the time-out has passed (also a builtin TimeoutError)
-├── UnavailableError        no server, or it was lost on the way
-├── RequestCancelledError   the stream was closed while it was read, or the server cancelled it
+├── UnavailableError        no server, or it was lost or shut down on the way
+├── RequestCancelledError   the stream or its client was closed while it was in use
 └── InternalError           this request failed on the server
 """
 

@@ -11,7 +11,14 @@ import grpc
 import grpc.aio
 import pytest
 
-from pilotfish import AsyncClient, Client, InternalError, PilotfishError, UnavailableError
+from pilotfish import (
+    AsyncClient,
+    Client,
+    InternalError,
+    PilotfishError,
+    RequestCancelledError,
+    UnavailableError,
+)
 from pilotfish.v1 import inference_pb2 as pb
 
 Behaviour = Callable[[Any], AsyncIterator[pb.GenerateDelta]]
@@ -107,6 +114,55 @@ async def test_a_loss_before_the_first_delta_is_retried() -> None:
             assert (await client.stream("a").read()).text == "a"
         assert await asyncio.to_thread(blocking, target) == "a"
     assert len(calls) == 6
+
+
+async def test_a_cancellation_nobody_asked_for_is_a_server_going_away() -> None:
+    """R05: what grpc's core says to calls that arrive while it shuts down; asked again."""
+    calls = []
+
+    async def stopping(context: Any) -> AsyncIterator[pb.GenerateDelta]:
+        calls.append(1)
+        if len(calls) % 2:
+            await context.abort(grpc.StatusCode.CANCELLED, "CANCELLED")
+        yield pb.GenerateDelta(text="a", token_ids=[1], finish_reason="stop")
+
+    def blocking(target: str) -> str:
+        with Client(target) as client:
+            return client.stream("a").read().text
+
+    async with make_server(stopping) as target:
+        async with AsyncClient(target) as client:
+            assert (await client.stream("a").read()).text == "a"
+        assert await asyncio.to_thread(blocking, target) == "a"
+    assert len(calls) == 4
+
+
+async def test_closing_a_client_ends_its_calls_with_a_typed_error() -> None:
+    arrived = asyncio.Event()
+
+    async def waiting(context: Any) -> AsyncIterator[pb.GenerateDelta]:
+        arrived.set()
+        await asyncio.Event().wait()
+        yield pb.GenerateDelta()
+
+    async with make_server(waiting) as target:
+        client = AsyncClient(target)
+        reader = asyncio.create_task(client.stream("a").read())
+        await arrived.wait()
+        await client.close()
+        with pytest.raises(RequestCancelledError):
+            await reader
+        with pytest.raises(RequestCancelledError):
+            await client.models()
+        arrived.clear()
+        blocking = Client(target)
+        thread = asyncio.create_task(asyncio.to_thread(blocking.stream("a").read))
+        await arrived.wait()
+        await asyncio.to_thread(blocking.close)
+        with pytest.raises(RequestCancelledError):
+            await thread
+        with pytest.raises(RequestCancelledError):
+            blocking.models()
 
 
 async def test_a_method_the_server_lacks_is_an_error_of_the_base_class() -> None:
