@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ray
 from ray import serve
@@ -19,8 +19,10 @@ from ray.util.placement_group import get_current_placement_group
 from cluster import telemetry
 from cluster.config import AppArgs
 from cluster.deployments.addresses import this_node
-from cluster.deployments.drafting import start_drafting
 from pilotfish.v1 import control_pb2 as pb
+
+if TYPE_CHECKING:
+    from cluster.deployments.drafting import Drafting
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +43,7 @@ class Drafter:
         )
         address = this_node(args.data_host)
         self._drafting = await asyncio.to_thread(
-            start_drafting, args, name, address.bind, telemetry.span_sink(self._provider)
+            _start_drafting, args, name, address.bind, telemetry.span_sink(self._provider)
         )
         self._endpoint = pb.DrafterEndpoint(
             drafter=name,
@@ -90,3 +92,12 @@ class Drafter:
             logger.info("could not say goodbye to the policy: %r", error)
         await asyncio.to_thread(self._drafting.stop, DRAIN_S)
         telemetry.shutdown(self._provider)
+
+
+def _start_drafting(
+    args: AppArgs, name: str, host: str, on_span: telemetry.SpanSink | None
+) -> Drafting:
+    """Imports torch, which whoever only builds the application should not."""
+    from cluster.deployments.drafting import start_drafting
+
+    return start_drafting(args, name, host, on_span)

@@ -7,6 +7,7 @@ from typing import Any
 
 from pilotfish.v1 import control_pb2 as pb
 
+_TOTAL_FIELDS = tuple(field.name for field in pb.EngineTotals.DESCRIPTOR.fields)
 _LINK_FIELDS = tuple(field.name for field in pb.LinkStatus.DESCRIPTOR.fields)
 
 
@@ -20,6 +21,7 @@ def verifier_status(verifier: str, stats: Mapping[str, Any]) -> pb.VerifierStatu
         free_blocks=int(stats.get("free_blocks", 0)),
         total_blocks=int(stats.get("total_blocks", 0)),
         links=[link_status(link) for link in stats.get("links", ())],
+        engine=pb.EngineTotals(**{name: stats[name] for name in _TOTAL_FIELDS if name in stats}),
     )
 
 
