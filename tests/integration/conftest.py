@@ -19,7 +19,7 @@ from cluster import serving_local
 from cluster.config import AppArgs
 from cluster.serving import free_port
 from pilotfish import Client
-from tests.models import make_rand, save_tiny
+from tests.models import make_rand, make_succ, save_tiny
 
 torch.set_num_threads(1)
 _NUMBERS = itertools.count()
@@ -46,6 +46,12 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="session")
+def alphabet_model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Writes the alphabet round and round: the suffix drafter is soon always right, and fast."""
+    return save_tiny(make_succ(max_position_embeddings=2048), tmp_path_factory.mktemp("succ"))
+
+
+@pytest.fixture(scope="session")
 def ray_http_port() -> Iterator[int]:
     """Ray and Serve, started once; the port of Serve's HTTP proxy."""
     with serving_local.environment():
@@ -65,6 +71,16 @@ def ray_http_port() -> Iterator[int]:
 
 
 Deploy = Callable[..., Deployed]
+
+
+def oracle(model: str, depth: int = 4) -> dict[str, Any]:
+    """A speculative configuration whose remote drafter is always right: it runs the target."""
+    return {
+        "method": "custom_class",
+        "model": "tests.drafters.oracle:OracleDrafter",
+        "num_speculative_tokens": depth,
+        "options": {"model": model},
+    }
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import urllib.request
 import pytest
 from openai import OpenAI
 
-from tests.integration.conftest import Deploy, Deployed
+from tests.integration.conftest import Deploy, Deployed, oracle
 
 pytestmark = pytest.mark.cluster
 
@@ -17,8 +17,8 @@ PROMPT = "abcabcabcabdabcabcabe"
 
 
 @pytest.fixture(scope="module")
-def app(deploy: Deploy) -> Deployed:
-    return deploy(speculative_config={"method": "suffix", "num_speculative_tokens": 4})
+def app(deploy: Deploy, tiny_model: str) -> Deployed:
+    return deploy(speculative_config=oracle(tiny_model))
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +70,19 @@ def test_drafted_text_is_the_text_of_standard_decode(
             without = standard.generate(PROMPT, **options)
             assert with_drafts.token_ids == without.token_ids == bounded.token_ids
             assert bounded.speculation.drafted == 0
-            if temperature == 0.0:
-                assert with_drafts.speculation.remote_accepted > 0
+
+
+def test_blocks_over_the_wire_are_accepted_and_counted(deploy: Deploy, alphabet_model: str) -> None:
+    writer = deploy(
+        model=alphabet_model,
+        speculative_config={"method": "suffix", "num_speculative_tokens": 4},
+    )
+    with writer.client() as client:
+        done = client.generate("abcdefghijklmnopabcd", max_tokens=200, temperature=0)
+    alphabet = "abcdefghijklmnop"
+    assert done.text == "".join(alphabet[(4 + i) % 16] for i in range(200))
+    assert done.speculation.accepted == done.speculation.remote_accepted > 100
+    assert done.speculation.accepted <= done.speculation.drafted
 
 
 def test_without_a_drafter_the_reason_is_said(plain: Deployed, deploy: Deploy) -> None:
@@ -82,14 +93,10 @@ def test_without_a_drafter_the_reason_is_said(plain: Deployed, deploy: Deploy) -
         assert client.status().fallback.reason == "no-drafter"
 
 
-def test_a_colocated_drafter_gives_the_same_text(deploy: Deploy, plain: Deployed) -> None:
-    app = deploy(
-        speculative_config={
-            "method": "suffix",
-            "num_speculative_tokens": 4,
-            "placement": "colocated",
-        }
-    )
+def test_a_colocated_drafter_gives_the_same_text(
+    deploy: Deploy, plain: Deployed, tiny_model: str
+) -> None:
+    app = deploy(speculative_config=oracle(tiny_model) | {"placement": "colocated"})
     with app.client() as colocated, plain.client() as standard:
         drafted = colocated.generate(PROMPT, max_tokens=60, temperature=0)
         assert (
@@ -106,7 +113,7 @@ def test_status_shows_pids_frames_and_links(app: Deployed) -> None:
     (drafter,) = status.drafters
     (verifier,) = status.verifiers
     (link,) = verifier.links
-    assert drafter.mechanism == "suffix"
+    assert drafter.mechanism == "oracle"
     assert (link.up, link.pid) == (True, drafter.pid)
     assert link.frames_sent > 0
     assert link.frames_received > 0
