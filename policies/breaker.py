@@ -29,7 +29,7 @@ class Silence:
 
 def asked(silence: Silence, now_s: float) -> Silence:
     """Only the oldest unanswered ask counts, so asking more often does not buy time."""
-    return silence if silence.since_s is not None else replace(silence, since_s=now_s)
+    return silence if silence.since_s is not None else Silence(silence.misses, now_s)
 
 
 def unanswered(silence: Silence, now_s: float, patience_s: float) -> Silence:
@@ -61,6 +61,8 @@ def admission(breaker: Breaker, now_s: float) -> Admission:
 
 
 def ask(breaker: Breaker, now_s: float) -> Breaker:
+    if breaker.silence.since_s is not None:
+        return breaker
     return replace(breaker, silence=asked(breaker.silence, now_s))
 
 

@@ -96,15 +96,19 @@ def sampling_from_pb(message: common_pb2.Sampling) -> SamplingParams:
 # ---------------------------------------------------------------------------------- tensors
 
 
-def tensor_to_pb(rows: torch.Tensor) -> common_pb2.Tensor:
+def tensor_to_pb(rows: torch.Tensor, message: common_pb2.Tensor | None = None) -> common_pb2.Tensor:
     """Any device and layout; dtypes without a name on the wire are sent as bf16."""
+    if message is None:
+        message = common_pb2.Tensor()
     rows = rows.detach()
     if rows.dtype not in _NAMES:
         rows = rows.to(torch.bfloat16)
     rows = rows.cpu().contiguous()
+    message.dtype = _NAMES[rows.dtype]
+    message.shape.extend(rows.shape)
     # numpy has no bf16, so the bytes are viewed, not converted.
-    data = rows.view(torch.uint8).numpy().tobytes() if rows.numel() else b""
-    return common_pb2.Tensor(dtype=_NAMES[rows.dtype], shape=list(rows.shape), data=data)
+    message.data = rows.view(torch.uint8).numpy().tobytes() if rows.numel() else b""
+    return message
 
 
 def tensor_from_pb(
@@ -134,9 +138,10 @@ def key_to_pb(key: SessionKey) -> exchange_pb2.SessionKey:
 
 
 def key_from_pb(message: exchange_pb2.SessionKey, verifier: str) -> SessionKey:
-    _check(bool(message.request), "key", "the request id is empty")
-    _check(len(message.request) <= MAX_REQUEST_ID, "key", f"longer than {MAX_REQUEST_ID}")
-    return SessionKey(verifier, message.request, message.epoch)
+    request = message.request
+    if not 0 < len(request) <= MAX_REQUEST_ID:
+        raise WireError("key", f"a request id has 1 to {MAX_REQUEST_ID} characters")
+    return SessionKey(verifier, request, message.epoch)
 
 
 def open_to_pb(
@@ -161,40 +166,41 @@ def open_from_pb(message: exchange_pb2.Open, key: SessionKey, limits: Limits) ->
     return OpenSession(key, tokens, sampling, tenant=message.tenant[:MAX_REQUEST_ID])
 
 
-def commit_to_pb(commit: Commit) -> exchange_pb2.Commit:
-    return exchange_pb2.Commit(
-        key=key_to_pb(commit.key),
-        round=commit.round,
-        from_len=commit.from_len,
-        tokens=commit.tokens,
-        features=None if commit.features is None else tensor_to_pb(commit.features),
-        depth=commit.depth,
-    )
+def commit_to_pb(commit: Commit, message: exchange_pb2.Commit | None = None) -> exchange_pb2.Commit:
+    """Into `message` where it already is, which saves copies of the features."""
+    if message is None:
+        message = exchange_pb2.Commit()
+    message.key.request = commit.key.request
+    message.key.epoch = commit.key.epoch
+    message.round = commit.round
+    message.from_len = commit.from_len
+    message.tokens.extend(commit.tokens)
+    message.depth = commit.depth
+    if commit.features is not None:
+        tensor_to_pb(commit.features, message.features)
+    return message
 
 
 def commit_from_pb(message: exchange_pb2.Commit, key: SessionKey, limits: Limits) -> Commit:
     """Raises WireError."""
-    _check(len(message.tokens) > 0, "tokens", "a Commit brings at least the target's own token")
-    _check(
-        message.from_len + len(message.tokens) <= limits.max_tokens,
-        "from_len",
-        f"over {limits.max_tokens} tokens",
-    )
+    count = len(message.tokens)
+    if not 0 < count <= MAX_COMMIT:
+        raise WireError("tokens", f"a Commit brings 1 to {MAX_COMMIT} of them, not {count}")
+    if message.from_len + count > limits.max_tokens:
+        raise WireError("from_len", f"over {limits.max_tokens} tokens")
     features = None
     if message.HasField("features"):
         features = tensor_from_pb(
             message.features,
             max_rows=MAX_COMMIT,
             max_columns=limits.max_columns,
-            rows=len(message.tokens),
+            rows=count,
         )
     tokens = _tokens(message.tokens, MAX_COMMIT, limits.vocab_size)
     return Commit(key, message.round, message.from_len, tokens, features, message.depth)
 
 
-def block_to_pb(
-    proposal: Proposal, *, round: int, draft_us: int, queue_us: int
-) -> exchange_pb2.Block:
+def block_to_pb(proposal: Proposal, round: int, draft_us: int, queue_us: int) -> exchange_pb2.Block:
     return exchange_pb2.Block(
         key=key_to_pb(proposal.key),
         round=round,
@@ -258,10 +264,11 @@ def compat_from_pb(message: exchange_pb2.Compat) -> Compat:
 
 
 def _tokens(tokens: Sequence[int], most: int, vocab_size: int) -> tuple[int, ...]:
-    _check(len(tokens) <= most, "tokens", f"{len(tokens)} of them, at most {most} are taken")
+    if len(tokens) > most:
+        raise WireError("tokens", f"{len(tokens)} of them, at most {most} are taken")
     ids = tuple(tokens)
-    worst = max(ids)
-    _check(not vocab_size or worst < vocab_size, "tokens", f"id {worst} of {vocab_size}")
+    if vocab_size and max(ids) >= vocab_size:
+        raise WireError("tokens", f"id {max(ids)} of a vocabulary of {vocab_size}")
     return ids
 
 

@@ -27,32 +27,37 @@ def round_frames(
 ) -> Iterator[exchange_pb2.VerifierFrame]:
     """Frames of the round lane."""
     frame, used = exchange_pb2.VerifierFrame(), 0
-    for message in _messages(opens, commits, closes):
-        size = message.ByteSize() + _HEAD
+    messages: list[exchange_pb2.Open | exchange_pb2.Close | Commit] = [*opens, *_parts(commits)]
+    messages.extend(closes)
+    for message in messages:
+        size = _size(message)
         if used and used + size > ROOM:
             yield frame
             frame, used = exchange_pb2.VerifierFrame(), 0
         used += size
-        if isinstance(message, exchange_pb2.Open):
+        if isinstance(message, Commit):
+            commit_to_pb(message, frame.commits.add())
+        elif isinstance(message, exchange_pb2.Open):
             frame.opens.append(message)
-        elif isinstance(message, exchange_pb2.Commit):
-            frame.commits.append(message)
         else:
             frame.closes.append(message)
     if used:
         yield frame
 
 
-def _messages(
-    opens: Iterable[exchange_pb2.Open],
-    commits: Iterable[Commit],
-    closes: Iterable[exchange_pb2.Close],
-) -> Iterator[exchange_pb2.Open | exchange_pb2.Commit | exchange_pb2.Close]:
-    yield from opens
+def _parts(commits: Iterable[Commit]) -> Iterator[Commit]:
     for commit in commits:
-        for part in split_commit(commit):
-            yield commit_to_pb(part)
-    yield from closes
+        yield from split_commit(commit)
+
+
+def _size(message: exchange_pb2.Open | exchange_pb2.Close | Commit) -> int:
+    """At least the bytes it takes in a frame."""
+    if not isinstance(message, Commit):
+        return message.ByteSize() + _HEAD
+    features = 0
+    if message.features is not None:
+        features = len(message.tokens) * message.features.shape[1] * _itemsize(message.features)
+    return features + 5 * len(message.tokens) + 4 * len(message.key.request) + 128
 
 
 def split_commit(commit: Commit, room: int = ROOM // 2) -> Iterator[Commit]:
@@ -80,23 +85,22 @@ def feature_frames(
     """Frames of the bulk lane: `rows` in order, each frame as full as it may be."""
     step = rows_that_fit(rows, room - 4 * len(key.request) - 64)
     for start in range(0, rows.shape[0], step):
-        yield exchange_pb2.VerifierFrame(
-            features=[
-                exchange_pb2.Features(
-                    key=key_to_pb(key),
-                    from_row=from_row + start,
-                    rows=tensor_to_pb(rows[start : start + step]),
-                )
-            ]
-        )
+        frame = exchange_pb2.VerifierFrame()
+        part = frame.features.add(key=key_to_pb(key), from_row=from_row + start)
+        tensor_to_pb(rows[start : start + step], part.rows)
+        yield frame
 
 
 def rows_that_fit(rows: torch.Tensor | None, room: int) -> int:
     """How many rows of this width take at most `room` bytes; at least one."""
     if rows is None or not rows.shape[1]:
         return 1 << 30
-    itemsize = 4 if rows.dtype is torch.float32 else 2
-    return max(1, room // (rows.shape[1] * itemsize))
+    return max(1, room // (rows.shape[1] * _itemsize(rows)))
+
+
+def _itemsize(rows: torch.Tensor) -> int:
+    """On the wire."""
+    return 4 if rows.dtype is torch.float32 else 2
 
 
 def drafter_frames(

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from actors.contracts import Draft, Gathered
+from actors.exchange.bell import Bell
 from actors.exchange.home import Home, PortSession
 from actors.exchange.status import Reason
 from policies import breaker as brk
@@ -26,9 +27,10 @@ class Patience:
 
 @dataclass(slots=True)
 class Gathering:
-    """One call of `gather`. Everything happens under `wake`'s lock."""
+    """One call of `gather`. The caller holds `lock`, which is let go while waiting for `bell`."""
 
-    wake: threading.Condition
+    lock: threading.Lock
+    bell: Bell
     clock: Callable[[], float]
     patience: Patience
     survive: tuple[float, ...]
@@ -49,7 +51,7 @@ class Gathering:
             pause_s = self._pause_s()
             if pause_s <= 0.0:
                 break
-            heard = self.wake.wait(pause_s)
+            heard = self._wait(pause_s)
             self.waited_s = time.perf_counter() - began
             for request_id in list(self.open):
                 self._look(request_id)
@@ -57,6 +59,13 @@ class Gathering:
                 break
         self._give_up()
         return Gathered(self.drafts, dict(self.missing), self.waited_s)
+
+    def _wait(self, pause_s: float) -> bool:
+        self.lock.release()
+        try:
+            return self.bell.wait(pause_s)
+        finally:
+            self.lock.acquire()
 
     def _look(self, request_id: str) -> None:
         """Settle this row, or leave it open: its block is still to come."""
@@ -85,7 +94,8 @@ class Gathering:
         if len(tokens) < len(wanted) and session.home is not None:
             session.home.counts.faults["FAULT_INVALID"] += 1
         if tokens:
-            self.drafts[request_id] = replace(draft, tokens=tokens)
+            whole = len(tokens) == len(draft.tokens)
+            self.drafts[request_id] = draft if whole else replace(draft, tokens=tokens)
         else:
             self.missing[request_id] = "fault"
 

@@ -53,50 +53,44 @@ class GuardedDrafter:
             self._careful = CAREFUL_CALLS
 
     def propose(
-        self, requests: Sequence[DraftRequest], lengths: dict[SessionKey, int]
-    ) -> tuple[dict[SessionKey, Proposal], Failures]:
-        """Proposals by session; `lengths` is each session's committed length. A batch that raises
-        is asked again session by session."""
+        self, requests: Sequence[DraftRequest], lengths: Sequence[int]
+    ) -> list[Proposal | str]:
+        """For each request its proposal, or why the session failed. `lengths` are the sessions'
+        committed lengths. A batch that raises is asked again session by session."""
         if not requests:
-            return {}, {}
+            return []
         try:
-            return self._checked(requests, lengths)
+            answers = self._in_order(requests, self._drafter.propose(requests))
         except Exception as error:
-            if len(requests) == 1:
-                return {}, self._fail({requests[0].key: _reason(error)})
-        proposals: dict[SessionKey, Proposal] = {}
-        failures: Failures = {}
-        for request in requests:
-            good, bad = self.propose([request], lengths)
-            proposals.update(good)
-            failures.update(bad)
-        return proposals, failures
+            if len(requests) > 1:
+                alone = zip(requests, lengths, strict=True)
+                return [self.propose([r], [length])[0] for r, length in alone]
+            answers = [_reason(error)]
+        return [self._checked(*item) for item in zip(answers, requests, lengths, strict=True)]
+
+    def _in_order(
+        self, requests: Sequence[DraftRequest], proposals: Sequence[Proposal]
+    ) -> list[Proposal | str]:
+        """One answer a request; proposals for nobody are ignored."""
+        if [p.key for p in proposals] == [r.key for r in requests]:
+            return list(proposals)
+        answers: dict[SessionKey, Proposal | str] = {}
+        for proposal in proposals:
+            twice = proposal.key in answers
+            answers[proposal.key] = "two proposals for one session" if twice else proposal
+        return [answers.get(r.key, "no proposal") for r in requests]
 
     def _checked(
-        self, requests: Sequence[DraftRequest], lengths: dict[SessionKey, int]
-    ) -> tuple[dict[SessionKey, Proposal], Failures]:
-        answers: dict[SessionKey, Proposal] = {}
-        failures: Failures = {}
-        for proposal in self._drafter.propose(requests):
-            if proposal.key in answers:
-                failures[proposal.key] = "two proposals for one session"
-            answers[proposal.key] = proposal
-        proposals: dict[SessionKey, Proposal] = {}
-        for request in requests:
-            answer = answers.get(request.key)
-            problem = self._problem(answer, request, lengths[request.key])
-            if problem:
-                failures.setdefault(request.key, problem)
-            elif answer is not None and request.key not in failures:
-                proposals[request.key] = answer
-        return proposals, self._fail(
-            {r.key: failures[r.key] for r in requests if r.key in failures}
-        )
+        self, answer: Proposal | str, request: DraftRequest, length: int
+    ) -> Proposal | str:
+        problem = answer if isinstance(answer, str) else self._problem(answer, request, length)
+        if problem:
+            self.close(request.key)
+            return problem
+        return answer
 
-    def _problem(self, answer: Proposal | None, request: DraftRequest, length: int) -> str:
+    def _problem(self, answer: Proposal, request: DraftRequest, length: int) -> str:
         """Why a proposal cannot be used; empty when it can."""
-        if answer is None:
-            return "no proposal"
         if answer.base_len != length:
             return f"drafted on {answer.base_len} tokens where {length} are committed"
         if len(answer.tokens) > request.depth:

@@ -17,6 +17,8 @@ from policies.reconcile import Reconciled, reconcile
 MAX_ASKS = 4
 """Unanswered asks a session keeps the times of; older ones are given up."""
 
+LAW_EVERY = 8
+
 MAX_BLOCKS = 2
 """Blocks a session keeps: the newest, and one it may be the tail of."""
 
@@ -28,10 +30,11 @@ class Home:
     link: Link
     breaker: brk.Breaker = field(default_factory=brk.Breaker)
     arrivals: waiting.Arrivals = field(default_factory=waiting.Arrivals)
-    law: waiting.ArrivalLaw | None = None
+    unread: int = 0
     counts: BlockCounts = field(default_factory=BlockCounts)
     sessions: set[str] = field(default_factory=set)
     full_until_s: float = 0.0
+    _law: waiting.ArrivalLaw | None = None
 
     @property
     def needs_features(self) -> bool:
@@ -45,13 +48,21 @@ class Home:
     def max_context(self) -> int:
         return self.link.info.max_context if self.link.info else 0
 
+    @property
+    def law(self) -> waiting.ArrivalLaw | None:
+        """Of the arrivals so far; a full window is read anew with every few of them."""
+        few = LAW_EVERY if len(self.arrivals.samples) >= waiting.WINDOW else 1
+        if self.unread >= few:
+            self._law, self.unread = waiting.arrival_law(self.arrivals), 0
+        return self._law
+
     def arrived(self, seconds: float) -> None:
         self.arrivals = waiting.arrived(self.arrivals, seconds)
-        self.law = waiting.arrival_law(self.arrivals)
+        self.unread += 1
 
     def given_up(self, seconds: float) -> None:
         self.arrivals = waiting.given_up(self.arrivals, seconds)
-        self.law = waiting.arrival_law(self.arrivals)
+        self.unread += 1
 
     def record(self) -> LinkRecord:
         link = self.link
@@ -153,9 +164,16 @@ class PortSession:
         """How long the oldest unanswered ask has waited."""
         return now_s - next(iter(self.asks.values()), now_s)
 
+    def forget_used(self) -> None:
+        """The commit has overtaken what was verified in its round."""
+        while self.blocks and self.blocks[0].used:
+            self.blocks.popleft()
+
     def take(self) -> Draft | None:
         """The best block at hand for the committed length. A block stays until the commits
         overtake it; one that goes unused is counted."""
+        if not self.blocks:
+            return None
         best: Draft | None = None
         kept: list[Held] = []
         stale = True

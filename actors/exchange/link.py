@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -115,8 +115,8 @@ class Link:
     def features(self, key: SessionKey, rows: torch.Tensor) -> None:
         self._out.features(key, rows)
 
-    def commit(self, commit: Commit) -> None:
-        self._out.commit(commit)
+    def commit(self, commits: Sequence[Commit]) -> None:
+        self._out.commit(commits)
 
     def close_session(self, key: SessionKey, reason: str) -> None:
         self._out.close(key, reason)

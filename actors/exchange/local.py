@@ -99,7 +99,7 @@ class LocalPort:
         missing: dict[str, str] = {}
         requests: dict[SessionKey, str] = {}
         depths: list[DraftRequest] = []
-        lengths: dict[SessionKey, int] = {}
+        lengths: list[int] = []
         for request_id, depth in wanted.items():
             session = self._sessions.get(request_id)
             reason = self._reason(session, depth)
@@ -107,25 +107,25 @@ class LocalPort:
                 missing[request_id] = reason or "no-drafter"
                 continue
             requests[session.key] = request_id
-            lengths[session.key] = session.length
+            lengths.append(session.length)
             depths.append(DraftRequest(session.key, self._depth(session, depth)))
-        proposals, failures = self._guard.propose(depths, lengths)
+        answers = self._guard.propose(depths, lengths)
         draft_us = int((time.perf_counter() - began) * 1e6)
-        for key, request_id in requests.items():
-            proposal = proposals.get(key)
-            if proposal is None:
+        failures: Failures = {}
+        for (key, request_id), answer in zip(requests.items(), answers, strict=True):
+            if isinstance(answer, str):
+                failures[key] = answer
                 missing[request_id] = "fault"
-            elif not proposal.tokens:
-                missing[request_id] = "empty"
+                continue
+            self._sessions[request_id].failures = 0
+            if answer.tokens:
+                drafts[request_id] = Draft(answer.tokens, self._info.mechanism, False, draft_us)
             else:
-                mechanism = self._info.mechanism
-                drafts[request_id] = Draft(proposal.tokens, mechanism, False, draft_us)
+                missing[request_id] = "empty"
         self._counts.used += len(drafts)
         self.missing.update(missing.values())
-        if proposals:
+        if len(failures) < len(requests):
             self._breaker = brk.answer(self._breaker, self._clock())
-            for key in proposals:
-                self._sessions[requests[key]].failures = 0
         self._settle(failures)
         return Gathered(drafts, missing, time.perf_counter() - began)
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import torch
 
 from actors.contracts import Commit, OpenSession, SessionKey
+from actors.exchange.bell import Bell
 from actors.exchange.codec import key_to_pb, open_to_pb
 from actors.exchange.frames import feature_frames, round_frames
 from actors.exchange.sessions import merge
@@ -52,53 +53,58 @@ class Outgoing:
     ponged_ns: int = 0
     pinged_ns: int = 0
     ended: bool = False
-    wake: threading.Condition = field(default_factory=threading.Condition)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    rounds: Bell = field(default_factory=Bell)
+    bulks: Bell = field(default_factory=Bell)
 
     # -- the engine's thread ----------------------------------------------------------------
 
     def open(self, session: OpenSession, *, follow: bool, traceparent: str) -> None:
-        with self.wake:
+        with self.lock:
             self.opens[session.key] = _Open(session, follow, traceparent)
-            self.wake.notify_all()
+        self.rounds.ring()
 
-    def commit(self, commit: Commit) -> None:
-        with self.wake:
-            # Taken out and put back, so that the order is by the newest commit: coldest first.
-            waiting = self.commits.pop(commit.key, [])
-            waiting.append(commit)
-            self.commits[commit.key] = waiting
-            self.wake.notify_all()
+    def commit(self, commits: Iterable[Commit]) -> None:
+        """All of a step's at once, so that they share a frame."""
+        with self.lock:
+            for commit in commits:
+                # Out and in again keeps the order by the newest commit: coldest first.
+                waiting = self.commits.pop(commit.key, [])
+                waiting.append(commit)
+                self.commits[commit.key] = waiting
+        self.rounds.ring()
 
     def features(self, key: SessionKey, rows: torch.Tensor) -> None:
         """Rows 0 … n-1 of a session whose Open said that they follow."""
-        with self.wake:
+        with self.lock:
             if rows.shape[0] and not self.ended:
                 # An Open that has left already was followed by the newest ping, or by one before.
                 sent = key not in self.opens
                 self.bulk[key] = _Bulk(rows, self.pinged_ns if sent else None)
-                self.wake.notify_all()
+        self.bulks.ring()
 
     def close(self, key: SessionKey, reason: str) -> None:
-        with self.wake:
+        with self.lock:
             self.commits.pop(key, None)
             self.bulk.pop(key, None)
             if self.opens.pop(key, None) is None and not self.ended:
                 self.closes[key] = reason
-            if len(self.closes) > MAX_CLOSES:
-                self.ended = True
-            self.wake.notify_all()
+            given_up = len(self.closes) > MAX_CLOSES
+        if given_up:
+            self.end()
+        self.rounds.ring()
 
     @property
     def feature_bytes(self) -> int:
         """Bytes of features that wait in both lanes."""
-        with self.wake:
+        with self.lock:
             return sum(_size(b.rows) for b in self.bulk.values()) + sum(
                 _size(c.features) for waiting in self.commits.values() for c in waiting
             )
 
     def coldest(self) -> SessionKey | None:
         """Among the sessions whose features wait, the one with the oldest newest commit."""
-        with self.wake:
+        with self.lock:
             for key, waiting in self.commits.items():
                 if key in self.bulk or any(c.features is not None for c in waiting):
                     return key
@@ -108,12 +114,10 @@ class Outgoing:
 
     def round_frames(self) -> Iterator[pb.VerifierFrame]:
         """Frames of the round lane until the end; a ping where one is due."""
-        while True:
-            with self.wake:
-                if not self._round_due() and not self.ended:
-                    self.wake.wait(PING_S)
-                if self.ended:
-                    return
+        while not self.ended:
+            if not self._round_due() and self.rounds.wait(PING_S):
+                continue
+            with self.lock:
                 opens, self.opens = self.opens, {}
                 commits, self.commits = self.commits, {}
                 closes, self.closes = self.closes, {}
@@ -135,13 +139,13 @@ class Outgoing:
 
     def bulk_frames(self) -> Iterator[pb.VerifierFrame]:
         """Frames of the bulk lane until the end, session by session."""
-        while True:
-            with self.wake:
-                while (key := self._released()) is None and not self.ended:
-                    self.wake.wait()
-                if self.ended or key is None:
-                    return
-                rows = self.bulk.pop(key).rows
+        while not self.ended:
+            with self.lock:
+                key = self._released()
+                rows = self.bulk.pop(key).rows if key is not None else None
+            if key is None or rows is None:
+                self.bulks.wait()
+                continue
             yield from feature_frames(key, rows)
 
     def _released(self) -> SessionKey | None:
@@ -152,16 +156,17 @@ class Outgoing:
 
     def pong(self, ping_ns: int) -> int:
         """Nanoseconds of the round trip."""
-        with self.wake:
+        with self.lock:
             self.ponged_ns = max(self.ponged_ns, min(ping_ns, self.pinged_ns))
-            self.wake.notify_all()
+        self.bulks.ring()
         return time.monotonic_ns() - ping_ns
 
     def end(self) -> None:
-        with self.wake:
+        with self.lock:
             self.ended = True
             self.opens, self.commits, self.closes, self.bulk = {}, {}, {}, {}
-            self.wake.notify_all()
+        self.rounds.ring()
+        self.bulks.ring()
 
 
 def _with_ping(

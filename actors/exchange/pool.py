@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from actors.contracts import Commit, Gathered, OpenSession, PortCommit, SessionKey, SessionView
+from actors.exchange.bell import Bell
 from actors.exchange.compat import Compat
 from actors.exchange.contain import contained, contained_gather
 from actors.exchange.gathering import Gathering, Patience
@@ -65,7 +66,8 @@ class RemotePort:
         self._sessions: dict[str, PortSession] = {}
         self._epoch = 0
         self._acceptance = waiting.Acceptance()
-        self._wake = threading.Condition()
+        self._lock = threading.Lock()
+        self._bell = Bell()
         self._down = False
         self.missing: Counter[str] = Counter()
 
@@ -79,7 +81,7 @@ class RemotePort:
         """The drafters there are now. Sessions of those that are gone move with their next
         commits; the rest stay where they are."""
         wanted = {e.name: e for e in endpoints}
-        with self._wake:
+        with self._lock:
             if self._down:
                 return
             for name, home in list(self._homes.items()):
@@ -104,35 +106,40 @@ class RemotePort:
         )
 
     def status(self) -> list[LinkRecord]:
-        with self._wake:
+        with self._lock:
             return [home.record() for _, home in sorted(self._homes.items())]
 
     # -- the engine's thread ----------------------------------------------------------------
 
     @contained
     def open(self, view: SessionView) -> None:
-        with self._wake:
+        with self._lock:
             self._close(view.request_id, "opened again")
             session = self._sessions[view.request_id] = PortSession(view)
             self._place(session, len(view.tokens))
 
     @contained
     def commit(self, commits: Sequence[PortCommit]) -> None:
-        with self._wake:
+        with self._lock:
             now_s = self._clock()
+            by_home: dict[Home, list[Commit]] = {}
             for commit in commits:
                 session = self._sessions.get(commit.request_id)
-                if session is not None:
-                    self._commit(session, commit, now_s)
+                sent = None if session is None else self._commit(session, commit, now_s)
+                if sent is not None and session is not None and session.home is not None:
+                    by_home.setdefault(session.home, []).append(sent)
+            for home, sent_there in by_home.items():
+                home.link.commit(sent_there)
             self._shed()
 
     @contained_gather
     def gather(self, wanted: dict[str, int], step_s: float) -> Gathered:
         if not wanted:
             return Gathered()
-        with self._wake:
+        with self._lock:
             gathering = Gathering(
-                self._wake,
+                self._lock,
+                self._bell,
                 self._clock,
                 self._options.patience,
                 waiting.survival(self._acceptance, max(wanted.values())),
@@ -149,17 +156,17 @@ class RemotePort:
 
     @contained
     def close(self, request_id: str, reason: str) -> None:
-        with self._wake:
+        with self._lock:
             self._close(request_id, reason)
 
     @contained
     def outcome(self, request_id: str, drafted: int, accepted: int) -> None:
-        with self._wake:
+        with self._lock:
             self._acceptance = waiting.verified(self._acceptance, drafted, accepted)
 
     @contained
     def shutdown(self) -> None:
-        with self._wake:
+        with self._lock:
             self._down = True
             homes = list(self._homes.values())
             self._homes.clear()
@@ -172,25 +179,25 @@ class RemotePort:
 
     # -- sessions (under the lock) ----------------------------------------------------------
 
-    def _commit(self, session: PortSession, commit: PortCommit, now_s: float) -> None:
+    def _commit(self, session: PortSession, commit: PortCommit, now_s: float) -> Commit | None:
+        """What to send to the session's drafter; None when it has none."""
         if session.home is not None and session.length != commit.from_len:
             self._leave(session, "cold")
         if session.home is None:
             self._place(session, commit.from_len)
         home, key = session.home, session.key
         if home is None or key is None:
-            return
+            return None
         features = commit.features if home.needs_features else None
         if home.needs_features and (features is None or not self._seed(session, commit.from_len)):
             self._leave(session, "cold")
             session.retry_s = now_s + _COLD_S
-            return
-        home.link.commit(
-            Commit(key, commit.round, commit.from_len, commit.tokens, features, commit.depth)
-        )
+            return None
         session.length += len(commit.tokens)
+        session.forget_used()
         if commit.depth > 0:
             session.ask(commit.round, now_s)
+        return Commit(key, commit.round, commit.from_len, commit.tokens, features, commit.depth)
 
     def _place(self, session: PortSession, length: int) -> None:
         """Find a drafter and open the session there with its first `length` tokens."""
@@ -303,7 +310,7 @@ class RemotePort:
         """Sessions come with their next commits."""
 
     def on_frame(self, link: Link, frame: pb.DrafterFrame) -> None:
-        with self._wake:
+        with self._lock:
             home = self._homes.get(link.endpoint.name)
             if home is None or home.link is not link:
                 return
@@ -315,7 +322,7 @@ class RemotePort:
                 home.breaker = brk.answer(home.breaker, now_s)
             elif any(fault.code in _OWN_FAULTS for fault in frame.faults):
                 home.breaker = brk.fail(home.breaker, now_s)
-            self._wake.notify_all()
+            self._bell.ring()
 
     def _blocks(self, home: Home, blocks: Sequence[pb.Block], now_s: float) -> None:
         slowest: float | None = None
@@ -352,12 +359,12 @@ class RemotePort:
             session.retry_s = now_s + pause_s(session.faults)
 
     def on_down(self, link: Link) -> None:
-        with self._wake:
+        with self._lock:
             home = self._homes.get(link.endpoint.name)
             if home is not None and home.link is link:
                 self._abandon(home, "no-drafter")
                 home.breaker = brk.interrupted(home.breaker)
-                self._wake.notify_all()
+                self._bell.ring()
 
 
 def _code_name(code: int) -> str:

@@ -175,7 +175,8 @@ class SessionTable:
         if session.length + len(commit.tokens) > self._limits.max_tokens:
             raise Quarantine(pb.FAULT_INVALID, f"tokens: over {self._limits.max_tokens}")
         if not self._info.needs_features:
-            commit = replace(commit, features=None)
+            if commit.features is not None:
+                commit = replace(commit, features=None)
         elif commit.features is None:
             raise Quarantine(pb.FAULT_INVALID, "features: this drafter needs them")
         else:

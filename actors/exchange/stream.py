@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 from actors.contracts import SessionKey
+from actors.exchange.bell import Bell
 from actors.exchange.codec import (
     WireError,
     commit_from_pb,
@@ -43,7 +44,8 @@ class RoundStream:
         self._worker = worker
         self._limits = limits
         self._outbox: deque[Answer] = deque(maxlen=MAX_OUTBOX)
-        self._wake = threading.Condition()
+        self._bell = Bell()
+        self._lock = threading.Lock()
         self._closed = False
         self._on_close: list[Callable[[], object]] = []
         self._load = (time.perf_counter_ns(), worker.busy_ns)
@@ -55,37 +57,31 @@ class RoundStream:
         return self._closed
 
     def put(self, frame: pb.DrafterFrame, spans: Sequence[Span] = ()) -> None:
-        with self._wake:
-            self._outbox.append((frame, spans))
-            self._wake.notify_all()
+        self._outbox.append((frame, spans))
+        self._bell.ring()
 
     def frames(self) -> Iterator[Answer]:
         """Answers to send, until the stream ends."""
-        while True:
-            with self._wake:
-                while not self._outbox and not self._closed:
-                    self._wake.wait(_TICK_S)
-                    if not threading.main_thread().is_alive():
-                        return
-                if self._closed:
-                    return
-                answer = self._outbox.popleft()
-            yield answer
+        while not self._closed:
+            if self._outbox:
+                yield self._outbox.popleft()
+            elif not self._bell.wait(_TICK_S) and not threading.main_thread().is_alive():
+                return
 
     def close(self) -> None:
         """Idempotent. Every session of the stream is given back."""
-        with self._wake:
+        with self._lock:
             if self._closed:
                 return
             self._closed = True
-            self._wake.notify_all()
+        self._bell.ring()
         self._worker.submit(Batch(self))
         for callback in self._on_close:
             callback()
 
     def attach(self, end: Callable[[], object]) -> bool:
         """Call `end` when the stream closes; False when it has."""
-        with self._wake:
+        with self._lock:
             if not self._closed:
                 self._on_close.append(end)
             return not self._closed

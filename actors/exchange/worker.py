@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 import torch
 
 from actors.contracts import Commit, Drafter, DraftRequest, OpenSession, Proposal, SessionKey
+from actors.exchange.bell import Bell
 from actors.exchange.codec import block_to_pb, fault_to_pb
 from actors.exchange.frames import drafter_frames
 from actors.exchange.guard import Failures, GuardedDrafter
@@ -31,6 +32,8 @@ log = logging.getLogger(__name__)
 MAX_INBOX = 64
 """Frames that may wait; beyond it readers stop reading, and the verifier coalesces."""
 
+_ROOM_S = 5.0  # a reader of a stream that was closed meanwhile looks again
+
 
 @dataclass(slots=True)
 class Batch:
@@ -43,6 +46,15 @@ class Batch:
     closes: list[SessionKey] = field(default_factory=list)
     bad: list[SessionKey] = field(default_factory=list)
     received_ns: int = field(default_factory=time.perf_counter_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ask:
+    """depth: what the drafter is asked for; 0 where its context is full."""
+
+    session: Session
+    round: int
+    depth: int
 
 
 class DraftWorker:
@@ -66,7 +78,8 @@ class DraftWorker:
         self._clock = clock
         self._swept_s = clock()
         self._inbox: deque[Batch] = deque()
-        self._wake = threading.Condition()
+        self._bell = Bell()
+        self._room = threading.Condition()
         self._stopping = False
         self._faults: list[tuple[Sink, pb.Fault]] = []
         self._thread = threading.Thread(target=self._run, name="draft-worker", daemon=True)
@@ -88,18 +101,20 @@ class DraftWorker:
     def submit(self, batch: Batch) -> None:
         """From a stream's reader thread. Blocks while the inbox is full. A batch of a
         closed stream never blocks: it is how the end of the stream is told."""
-        with self._wake:
-            while len(self._inbox) >= MAX_INBOX and not batch.stream.closed and not self._stopping:
-                self._wake.wait()
-            if not self._stopping:
-                self._inbox.append(batch)
-                self._wake.notify_all()
+        if len(self._inbox) >= MAX_INBOX:
+            with self._room:
+                self._room.wait_for(lambda: self._may_submit(batch), _ROOM_S)
+        self._inbox.append(batch)
+        self._bell.ring()
+
+    def _may_submit(self, batch: Batch) -> bool:
+        return len(self._inbox) < MAX_INBOX or batch.stream.closed or self._stopping
 
     def stop(self, timeout_s: float = 5.0) -> bool:
         """Close every session and end the thread. False when the drafter does not come back."""
-        with self._wake:
-            self._stopping = True
-            self._wake.notify_all()
+        self._stopping = True
+        self._bell.ring()
+        self._make_room()
         if self._thread.is_alive():
             self._thread.join(timeout_s)
         return not self._thread.is_alive()
@@ -122,17 +137,19 @@ class DraftWorker:
             self._remove(session)
 
     def _drain(self) -> list[Batch] | None:
-        with self._wake:
-            pause_s = self._idle_s / 4 if len(self._table) else None
-            while not self._inbox and not self._stopping:
-                if not self._wake.wait(pause_s):
-                    break
-            if self._stopping:
-                return None
-            batches = list(self._inbox)
-            self._inbox.clear()
-            self._wake.notify_all()
-            return batches
+        pause_s = self._idle_s / 4 if len(self._table) else None
+        while not self._inbox and not self._stopping and self._bell.wait(pause_s):
+            pass
+        if self._stopping:
+            return None
+        batches = [self._inbox.popleft() for _ in range(len(self._inbox))]
+        if len(batches) >= MAX_INBOX:
+            self._make_room()
+        return batches
+
+    def _make_room(self) -> None:
+        with self._room:
+            self._room.notify_all()
 
     def _take(self, batch: Batch) -> None:
         now_s, stream = self._clock(), batch.stream
@@ -167,48 +184,51 @@ class DraftWorker:
 
     def _round(self, sessions: Sequence[Session]) -> None:
         """Open, observe and propose for these sessions, and answer their streams."""
-        by_key = {s.key: s for s in sessions}
         opens = [s.opened() for s in sessions if s.opening is not None]
-        self._out(self._drafter.open(opens), by_key)
-        commits = [c for s in by_key.values() if (c := s.merged()) is not None]
-        self._out(self._drafter.observe(commits), by_key)
-        asked = [c for c in commits if c.depth > 0 and c.key in by_key]
-        self._propose(asked, by_key)
+        sessions = self._without(self._drafter.open(opens), sessions)
+        told = [(s, c) for s in sessions if (c := s.merged()) is not None]
+        failures = self._drafter.observe([c for _, c in told])
+        self._without(failures, [s for s, _ in told])
+        asks = [
+            _Ask(s, c.round, self._depth(s, c.depth))
+            for s, c in told
+            if c.depth > 0 and c.key not in failures
+        ]
+        self._propose(asks)
         self._flush_faults()
 
-    def _propose(self, asked: Sequence[Commit], by_key: dict[SessionKey, Session]) -> None:
-        wanted = {c.key: self._depth(by_key[c.key], c.depth) for c in asked}
-        requests = [DraftRequest(key, depth) for key, depth in wanted.items() if depth > 0]
-        lengths = {key: by_key[key].length for key in wanted}
+    def _propose(self, asks: Sequence[_Ask]) -> None:
+        drafting = [ask for ask in asks if ask.depth > 0]
+        requests = [DraftRequest(ask.session.key, ask.depth) for ask in drafting]
         began, start_ns = time.perf_counter_ns(), time.time_ns()
-        proposals, failures = self._drafter.propose(requests, lengths)
+        answers = self._drafter.propose(requests, [ask.session.length for ask in drafting])
         draft_us = (time.perf_counter_ns() - began) // 1000
-        self._out(failures, by_key)
         blocks: dict[Sink, list[pb.Block]] = defaultdict(list)
         spans: dict[Sink, list[Span]] = defaultdict(list)
-        for commit in asked:
-            session = by_key.get(commit.key)
-            if session is None:
+        for ask, answer in zip(drafting, answers, strict=True):
+            session = ask.session
+            if isinstance(answer, str):
+                self._lose(session, answer)
                 continue
-            nothing = Proposal(commit.key, session.length, ())
-            proposal = proposals.get(commit.key, nothing)
             queue_us = max(0, began - session.asked_ns) // 1000
-            blocks[session.stream].append(
-                block_to_pb(proposal, round=commit.round, draft_us=draft_us, queue_us=queue_us)
-            )
+            blocks[session.stream].append(block_to_pb(answer, ask.round, draft_us, queue_us))
             if self._traced and session.trace[0]:
-                attributes = self._attributes(wanted[commit.key], proposal, len(requests))
+                attributes = self._attributes(ask, answer, len(requests))
                 end_ns = start_ns + draft_us * 1000
                 spans[session.stream].append(Span(session.trace, start_ns, end_ns, attributes))
-        for stream, answers in blocks.items():
-            self.blocks += len(answers)
-            for frame in drafter_frames(answers, self._faults_of(stream)):
+        for ask in asks:
+            if ask.depth <= 0:  # past the drafter's context: said, so that nobody waits
+                nothing = Proposal(ask.session.key, ask.session.length, ())
+                blocks[ask.session.stream].append(block_to_pb(nothing, ask.round, 0, 0))
+        for stream, answered in blocks.items():
+            self.blocks += len(answered)
+            for frame in drafter_frames(answered, self._faults_of(stream)):
                 stream.put(frame, spans.pop(stream, ()))
 
-    def _attributes(self, depth: int, proposal: Proposal, sessions: int) -> Attributes:
+    def _attributes(self, ask: _Ask, proposal: Proposal, sessions: int) -> Attributes:
         return {
             "pilotfish.draft.mechanism": self.info.mechanism,
-            "pilotfish.draft.depth": depth,
+            "pilotfish.draft.depth": ask.depth,
             "pilotfish.draft.tokens": len(proposal.tokens),
             "pilotfish.draft.sessions": sessions,
         }
@@ -236,13 +256,19 @@ class DraftWorker:
             self._close(key)
             self._fault(stream, key, error.code, str(error))
 
-    def _out(self, failures: Failures, by_key: dict[SessionKey, Session]) -> None:
-        """The drafter failed on these; the guard has closed them there."""
-        for key, detail in failures.items():
-            session = by_key.pop(key, None)
-            if session is not None:
-                self._table.remove(session)
-                self._fault(session.stream, key, pb.FAULT_INTERNAL, detail)
+    def _without(self, failures: Failures, sessions: Sequence[Session]) -> Sequence[Session]:
+        """The sessions that did not fail; those that did are out."""
+        if not failures:
+            return sessions
+        for session in sessions:
+            if session.key in failures:
+                self._lose(session, failures[session.key])
+        return [s for s in sessions if s.key not in failures]
+
+    def _lose(self, session: Session, detail: str) -> None:
+        """The drafter failed on it; the guard has closed it there."""
+        self._table.remove(session)
+        self._fault(session.stream, session.key, pb.FAULT_INTERNAL, detail)
 
     def _close(self, key: SessionKey) -> None:
         session = self._table.find(key)
@@ -254,6 +280,8 @@ class DraftWorker:
             self._drafter.close(session.key)
 
     def _faults_of(self, stream: Sink) -> list[pb.Fault]:
+        if not self._faults:
+            return []
         mine = [fault for sink, fault in self._faults if sink is stream]
         self._faults = [item for item in self._faults if item[0] is not stream]
         return mine

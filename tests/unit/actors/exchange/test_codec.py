@@ -149,9 +149,7 @@ def test_sessions_messages_cross_the_wire_unchanged() -> None:
     assert torch.equal(back.features, rows)
     assert (back.round, back.from_len, back.tokens, back.depth) == (7, 3, (4, 5), 4)
 
-    block = codec.block_to_pb(
-        Proposal(KEY, 5, (6, 7), (0.5, 0.25)), round=7, draft_us=9, queue_us=1
-    )
+    block = codec.block_to_pb(Proposal(KEY, 5, (6, 7), (0.5, 0.25)), 7, 9, 1)
     assert (block.base_len, tuple(block.tokens), block.round) == (5, (6, 7), 7)
 
     info = DrafterInfo("eagle", "x", 9, True, (1, 2), 5, False, 100)

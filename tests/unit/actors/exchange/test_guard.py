@@ -21,7 +21,7 @@ from actors.exchange.guard import GuardedDrafter
 from tests.unit.actors.exchange.helpers import GREEDY, ToyDrafter
 
 KEYS = [SessionKey("v", f"r{i}") for i in range(4)]
-LENGTHS = dict.fromkeys(KEYS, 2)
+LENGTHS = [2] * 4
 REQUESTS = [DraftRequest(key, 3) for key in KEYS]
 
 
@@ -29,6 +29,13 @@ def make_guarded(drafter: ToyDrafter, vocab_size: int = 97) -> GuardedDrafter:
     guard = GuardedDrafter(drafter, vocab_size)
     assert guard.open([OpenSession(key, (1, 2), GREEDY) for key in KEYS]) == {}
     return guard
+
+
+def ask(guard: GuardedDrafter) -> tuple[dict[SessionKey, Proposal], dict[SessionKey, str]]:
+    """Proposals, and failures, by session."""
+    answers = dict(zip(KEYS, guard.propose(REQUESTS, LENGTHS), strict=True))
+    proposals = {k: a for k, a in answers.items() if isinstance(a, Proposal)}
+    return proposals, {k: a for k, a in answers.items() if isinstance(a, str)}
 
 
 def on_r1(change: Callable[[Proposal], list[Proposal]]) -> Callable[..., list[Proposal]]:
@@ -62,7 +69,7 @@ def test_one_bad_proposal_costs_one_session(change: Any) -> None:
     drafter = ToyDrafter()
     guard = make_guarded(drafter)
     drafter.spoil = on_r1(change)
-    proposals, failures = guard.propose(REQUESTS, LENGTHS)
+    proposals, failures = ask(guard)
     assert set(proposals) == {KEYS[0], KEYS[2], KEYS[3]}
     assert set(failures) == {KEYS[1]}
     assert failures[KEYS[1]]
@@ -75,7 +82,7 @@ def test_a_proposal_for_nobody_is_ignored() -> None:
     guard = make_guarded(drafter)
     stranger = Proposal(SessionKey("v", "stranger"), 2, (1,))
     drafter.spoil = lambda proposals: [*proposals, stranger]
-    proposals, failures = guard.propose(REQUESTS, LENGTHS)
+    proposals, failures = ask(guard)
     assert set(proposals) == set(KEYS)
     assert failures == {}
 
@@ -84,7 +91,7 @@ def test_shorter_and_empty_blocks_are_sound() -> None:
     drafter = ToyDrafter()
     guard = make_guarded(drafter)
     drafter.spoil = lambda ps: [replace(p, tokens=p.tokens[:i]) for i, p in enumerate(ps)]
-    proposals, failures = guard.propose(REQUESTS, LENGTHS)
+    proposals, failures = ask(guard)
     assert [len(proposals[key].tokens) for key in KEYS] == [0, 1, 2, 3]
     assert failures == {}
 
@@ -93,7 +100,7 @@ def test_a_batch_that_is_always_broken_costs_every_session_and_no_more() -> None
     drafter = ToyDrafter()
     guard = make_guarded(drafter)
     drafter.spoil = lambda proposals: [boom(p)[0] for p in proposals]
-    proposals, failures = guard.propose(REQUESTS, LENGTHS)
+    proposals, failures = ask(guard)
     assert proposals == {}
     assert set(failures) == set(KEYS)
     assert drafter.tokens == {}

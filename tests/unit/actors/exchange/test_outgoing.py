@@ -35,7 +35,7 @@ def test_pending_commits_coalesce_to_one_a_session() -> None:
     out = Outgoing()
     for i in range(100):
         for key in KEYS:
-            out.commit(commit(key, 5 + i))
+            out.commit([commit(key, 5 + i)])
     frames = out.round_frames()
     frame = next(frames)
     assert [c.key.request for c in frame.commits] == ["r0", "r1", "r2"]
@@ -50,7 +50,7 @@ def test_a_session_closed_before_it_was_sent_is_never_mentioned() -> None:
     for key in KEYS:
         out.open(OpenSession(key, (1, 2), GREEDY), follow=True, traceparent="")
         out.features(key, torch.zeros(1, 8).bfloat16())
-        out.commit(commit(key, 2))
+        out.commit([commit(key, 2)])
     out.close(KEYS[1], "abort")
     frame = next(out.round_frames())
     assert [o.key.request for o in frame.opens] == ["r0", "r2"]
