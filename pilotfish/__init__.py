@@ -35,7 +35,14 @@ if TYPE_CHECKING:
         UnavailableError,
     )
     from pilotfish._options import GenerateOptions, Message
-    from pilotfish._status import CohortPlan, DrafterStatus, LinkStatus, Status, VerifierStatus
+    from pilotfish._status import (
+        CohortPlan,
+        DrafterStatus,
+        EngineTotals,
+        LinkStatus,
+        Status,
+        VerifierStatus,
+    )
     from pilotfish._types import Delta, Generation, Model, Speculation, TokenScore, Usage
 
 __version__ = "0.1.0"
@@ -50,6 +57,7 @@ __all__ = [
     "Delta",
     "DrafterStatus",
     "DuplicateRequestError",
+    "EngineTotals",
     "GenerateOptions",
     "Generation",
     "InternalError",
@@ -87,7 +95,14 @@ _HOME = {
         "UnavailableError",
     ),
     "_options": ("GenerateOptions", "Message"),
-    "_status": ("CohortPlan", "DrafterStatus", "LinkStatus", "Status", "VerifierStatus"),
+    "_status": (
+        "CohortPlan",
+        "DrafterStatus",
+        "EngineTotals",
+        "LinkStatus",
+        "Status",
+        "VerifierStatus",
+    ),
     "_types": ("Delta", "Generation", "Model", "Speculation", "TokenScore", "Usage"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}

@@ -44,6 +44,22 @@ class LinkStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class EngineTotals:
+    """Of one engine since its start. steps: forwards; busy_s: seconds inside rounds, of them
+    forward_s inside the model's forward and wait_s waiting for blocks."""
+
+    steps: int = 0
+    tokens: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    prefill_tokens: int = 0
+    preemptions: int = 0
+    busy_s: float = 0.0
+    forward_s: float = 0.0
+    wait_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class VerifierStatus:
     verifier: str
     pid: int
@@ -52,6 +68,7 @@ class VerifierStatus:
     free_blocks: int
     total_blocks: int
     links: tuple[LinkStatus, ...]
+    engine: EngineTotals = EngineTotals()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +111,21 @@ def _verifier(message: pb.VerifierStatus) -> VerifierStatus:
         free_blocks=message.free_blocks,
         total_blocks=message.total_blocks,
         links=tuple(_link(link) for link in message.links),
+        engine=_totals(message.engine),
+    )
+
+
+def _totals(totals: pb.EngineTotals) -> EngineTotals:
+    return EngineTotals(
+        steps=totals.steps,
+        tokens=totals.tokens,
+        drafted=totals.drafted,
+        accepted=totals.accepted,
+        prefill_tokens=totals.prefill_tokens,
+        preemptions=totals.preemptions,
+        busy_s=totals.busy_s,
+        forward_s=totals.forward_s,
+        wait_s=totals.wait_s,
     )
 
 
