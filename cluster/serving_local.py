@@ -16,6 +16,9 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+logger = logging.getLogger(__name__)
 
 OBJECT_STORE_BYTES = 128 << 20
 """Tokens and features never pass through the object store; Ray wants some of it all the same."""
@@ -86,6 +89,17 @@ def _import_path() -> str:
     return os.pathsep.join(paths)
 
 
+def _keep_messages_off_the_terminal() -> None:
+    """Ray prints some of its errors to our standard output, `log_to_driver` or not, and there is
+    no setting for it; the same lines are in its log files."""
+    from ray._private import worker
+
+    def to_the_log(data: dict[str, Any], ignore_prefix: bool) -> None:
+        logger.debug("ray: %s", data.get("lines"))
+
+    worker.print_to_stdstream = to_the_log
+
+
 class LocalRay:
     """One private Ray; `stop` leaves neither processes nor files."""
 
@@ -115,6 +129,7 @@ class LocalRay:
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise
+        _keep_messages_off_the_terminal()
         missing = num_gpus - ray.cluster_resources().get("GPU", 0.0)
         if missing > 0:
             self.stop()

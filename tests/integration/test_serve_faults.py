@@ -128,11 +128,12 @@ def test_two_hundred_cancelled_streams_leave_no_slot_taken(app: Deployed, client
 
 def stream_and_kill(client: Client, received: list[int]) -> None:
     """Stream a long text; the only engine dies after a few deltas."""
+    (engine,) = client.status().verifiers
     with client.stream(PROMPT, max_tokens=LONG * 3, temperature=1.0) as deltas:
         for number, delta in enumerate(deltas):
             received.extend(delta.token_ids)
             if number == 3:
-                kill(running(client)[0])
+                kill(engine.pid)
 
 
 def test_with_no_verifier_left_a_stream_ends_in_an_explicit_error(deploy: Deploy) -> None:
@@ -157,13 +158,14 @@ def test_the_same_over_http_ends_without_done(deploy: Deploy) -> None:
     alone = deploy(gateway={"num_cpus": 0.1, "takeover_timeout_s": 0.5}, speculative_config=None)
     body = {"prompt": PROMPT, "max_tokens": LONG * 3, "temperature": 1, "stream": True}
     lines: list[str] = []
+    with alone.client() as client:
+        (engine,) = client.status().verifiers
     with (
-        alone.client() as client,
         httpx.stream("POST", f"{alone.http_url}/v1/completions", json=body, timeout=60) as response,
     ):
         for line in response.iter_lines():
             lines += [line] if line else []
             if len(lines) == 4:
-                kill(running(client)[0])
+                kill(engine.pid)
     assert "[DONE]" not in lines[-1]
     assert '"error"' in lines[-1]
