@@ -206,3 +206,56 @@ def test_it_works_under_inference_mode_and_after_it() -> None:
     with torch.inference_mode():
         inside = choose_row(row, SamplingParams(top_p=0.9, seed=4), 3)
     assert choose_row(row, SamplingParams(top_p=0.9, seed=4), 3) == inside
+
+
+UNIFORMS = st.one_of(
+    st.integers(0, 2**52 - 1),
+    st.integers(0, 2**25),
+    st.integers(2**52 - 2**25, 2**52 - 1),
+    st.sampled_from([0, 1, 2**21, 2**21 - 1, 2**52 - 1]),
+).map(lambda half: math.ldexp(2 * half + 1, -53))
+
+
+def choose_with(uniforms: list[float], row: torch.Tensor) -> int:
+    """The token of a row at T = 1 under noise given by hand, one v a token."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(choose, "token_codes", lambda size, device: torch.arange(size))
+        patch.setattr(
+            choose,
+            "high_bits",
+            lambda key, codes: torch.tensor([int(uniforms[i] * 2**31) for i in codes.tolist()]),
+        )
+        patch.setattr(choose, "uniform", lambda key, token: uniforms[token])
+        return choose_row(row, SamplingParams(), 0)
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.lists(
+        st.tuples(UNIFORMS, st.sampled_from([0.0, 0.0, 1e-9, -1e-9, 3e-5, -3e-5, 0.1, -2.0])),
+        min_size=choose._FEW + 1,
+        max_size=60,
+    ),
+    st.sampled_from([torch.float32, torch.float64]),
+    st.sampled_from(["bound", "score"]),
+)
+def test_no_arrangement_of_noise_and_logits_hides_the_winner(
+    draws: list[tuple[float, float]], dtype: torch.dtype, tied: str
+) -> None:
+    """The bound at its worst: noise chosen by hand, both ends of (0, 1) included, and logits that
+    put every token's bound, or every token's score, on the same value but for a hair."""
+    uniforms = [v for v, _ in draws]
+    level = [math.log(v) if tied == "bound" else math.log(-math.log1p(-v)) for v in uniforms]
+    row = torch.tensor([a + b for a, (_, b) in zip(level, draws, strict=True)], dtype=dtype)
+    got = choose_with(uniforms, row)
+    values, top = row.double().tolist(), float(row.max())
+    scores = [x - top - math.log(-math.log1p(-v)) for x, v in zip(values, uniforms, strict=True)]
+    assert got == scores.index(max(scores))
+
+
+def test_a_leader_whose_noise_ends_near_one_rules_out_nobody_it_loses_to() -> None:
+    """v = 1 - 2^-53 has E = 36.7: the leader's bound is 36.7 times what it reaches."""
+    uniforms = [1 - 2.0**-53, *[0.01] * 40]
+    row = torch.full((41,), math.log(0.01) - 3.0, dtype=torch.float64)
+    row[0] = 0.0
+    assert choose_with(uniforms, row) == 1
