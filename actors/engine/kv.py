@@ -63,15 +63,16 @@ class KVPool:
         self.keys = [self._empty(layer, dtype, device) for layer in spec]
         self.values = [self._empty(layer, dtype, device) for layer in spec]
         self.features = (
-            torch.zeros(self.num_slots, feature_dim, dtype=torch.bfloat16, device=device)
+            torch.empty(self.num_slots, feature_dim, dtype=torch.bfloat16, device=device)
             if feature_dim
             else None
         )
 
     def _empty(self, layer: PagedKV, dtype: torch.dtype, device: str) -> torch.Tensor:
-        # Zeros, not garbage: the unwritten tail of a block may meet a masked softmax.
+        # Not zeroed: no row is read before it is written, and on a CPU the memory then costs
+        # nothing until its slots are used.
         shape = (self.num_slots, layer.kv_heads, layer.head_dim)
-        return torch.zeros(shape, dtype=dtype, device=device)
+        return torch.empty(shape, dtype=dtype, device=device)
 
 
 class BlockTable:
