@@ -10,9 +10,11 @@ import pytest
 import torch
 
 from actors.contracts import Proposal
+from actors.exchange import codec
 from actors.exchange.gathering import Patience
 from actors.exchange.limits import MAX_FRAME_BYTES
 from actors.exchange.pool import PortOptions
+from pilotfish.v1 import exchange_pb2 as pb
 from tests.unit.actors.exchange.helpers import (
     Engine,
     ToyDrafter,
@@ -189,6 +191,41 @@ def test_a_late_block_on_other_tokens_is_dropped_and_counted() -> None:
         wait_for(lambda: bool(port._sessions["r"].blocks))
         view.tokens.append((continuation(view.tokens, 1)[0] + 1) % 97)
         assert engine.gather().missing == {"r": "stale"}
+        assert port.status()[0].blocks_stale == 1
+
+
+def test_a_block_past_the_commits_is_kept_until_they_reach_it() -> None:
+    """A drafter that runs ahead may guess the commit; its block waits for it."""
+    with serving(ToyDrafter()) as endpoint, ported(endpoint, options=IMPATIENT) as port:
+        engine = Engine(port, depth=0)
+        view = View("r", [3, 4])
+        engine.start(view)
+        session, home = port._sessions["r"], port._homes["d0"]
+        assert session.key is not None
+        text = continuation(view.tokens, 6)
+        key = codec.key_to_pb(session.key)
+        ahead = pb.Block(key=key, round=9, base_len=len(view.tokens) + 2, tokens=text[2:])
+        port.on_frame(home.link, pb.DrafterFrame(blocks=[ahead]))
+        engine.depth = 4
+        assert engine.gather().drafts == {}
+        engine.commit({"r": text[:1]})
+        assert engine.gather().drafts == {}
+        engine.commit({"r": text[1:2]})
+        assert engine.gather().drafts["r"].tokens == text[2:]
+
+
+def test_a_block_of_another_epoch_is_counted_and_answers_nothing() -> None:
+    with serving(ToyDrafter()) as endpoint, ported(endpoint, options=IMPATIENT) as port:
+        engine = Engine(port, depth=0)
+        view = View("r", [3, 4])
+        engine.start(view)
+        session, home = port._sessions["r"], port._homes["d0"]
+        assert session.key is not None
+        key = codec.key_to_pb(replace(session.key, epoch=session.key.epoch + 1))
+        block = pb.Block(key=key, round=1, base_len=3, tokens=[1])
+        port.on_frame(home.link, pb.DrafterFrame(blocks=[block]))
+        assert session.answered == -1
+        assert not session.blocks
         assert port.status()[0].blocks_stale == 1
 
 

@@ -75,6 +75,9 @@ def test_a_drafter_that_hangs_is_contained_by_the_clock() -> None:
         for _ in range(12):
             now[0] += 0.2
             reasons.append(set(engine.step().missing.values()))
+            record = port.status()[0]
+            # Whoever lived there has left by the end of the very step that isolates it.
+            assert record.state == "up" or record.sessions == 0
         assert reasons[-1] == {"isolated"}
         assert {"late"} in reasons
         assert port.status()[0].state == "isolated"
