@@ -1,15 +1,15 @@
 """Records and the wire's messages, both ways. Whatever a peer controls is checked here, before
 anything is allocated for it.
 
-bf16 tensors travel as raw little-endian bytes: one copy in, one copy out.
+bf16 tensors travel as raw little-endian bytes: one copy in, one copy out. torch is imported only
+where a tensor is at hand, so that gateways and drafters of tokens alone never load it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-
-import torch
+from typing import TYPE_CHECKING
 
 from actors.contracts import Commit, DrafterInfo, OpenSession, Proposal, SessionKey
 from actors.exchange.compat import Compat
@@ -17,8 +17,11 @@ from actors.exchange.limits import MAX_COMMIT, MAX_DETAIL, MAX_REQUEST_ID, Limit
 from actors.sampling.params import SamplingParams
 from pilotfish.v1 import common_pb2, exchange_pb2
 
-_DTYPES = {"bf16": torch.bfloat16, "f32": torch.float32}
-_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+if TYPE_CHECKING:
+    import torch
+
+_DTYPES = {"bf16": "bfloat16", "f32": "float32"}  # the wire's name -> torch's
+_NAMES = {f"torch.{theirs}": name for name, theirs in _DTYPES.items()}
 _MAX_BIASES = 1024
 _MAX_STOP_IDS = 1024
 _MAX_LOGPROBS = 1024
@@ -101,11 +104,13 @@ def tensor_to_pb(rows: torch.Tensor, message: common_pb2.Tensor | None = None) -
     if message is None:
         message = common_pb2.Tensor()
     rows = rows.detach()
-    if rows.dtype not in _NAMES:
-        rows = rows.to(torch.bfloat16)
+    if str(rows.dtype) not in _NAMES:
+        rows = rows.bfloat16()
     rows = rows.cpu().contiguous()
-    message.dtype = _NAMES[rows.dtype]
+    message.dtype = _NAMES[str(rows.dtype)]
     message.shape.extend(rows.shape)
+    import torch
+
     # numpy has no bf16, so the bytes are viewed, not converted.
     message.data = rows.view(torch.uint8).numpy().tobytes() if rows.numel() else b""
     return message
@@ -115,16 +120,18 @@ def tensor_from_pb(
     message: common_pb2.Tensor, *, max_rows: int, max_columns: int, rows: int | None = None
 ) -> torch.Tensor:
     """A [rows, columns] tensor of its own memory. Raises WireError."""
-    dtype = _DTYPES.get(message.dtype)
-    if dtype is None:
+    if message.dtype not in _DTYPES:
         raise WireError("dtype", f"{message.dtype[:16]!r} is not one of {', '.join(_DTYPES)}")
     _check(len(message.shape) == 2, "shape", f"has {len(message.shape)} dimensions, not 2")
     height, width = message.shape
     _check(rows is None or height == rows, "shape", f"{height} rows where {rows} belong")
     _check(height <= max_rows, "shape", f"{height} rows, at most {max_rows} are taken")
     _check(0 < width <= max_columns, "shape", f"{width} columns, at most {max_columns} are taken")
-    expected = height * width * dtype.itemsize
+    expected = height * width * (4 if message.dtype == "f32" else 2)
     _check(len(message.data) == expected, "data", f"{len(message.data)} bytes, not {expected}")
+    import torch
+
+    dtype: torch.dtype = getattr(torch, _DTYPES[message.dtype])
     if not expected:
         return torch.empty((height, width), dtype=dtype)
     return torch.frombuffer(bytearray(message.data), dtype=dtype).view(height, width)

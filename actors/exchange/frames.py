@@ -7,13 +7,15 @@ sees each session's messages in order.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-
-import torch
+from typing import TYPE_CHECKING
 
 from actors.contracts import Commit, SessionKey
 from actors.exchange.codec import commit_to_pb, key_to_pb, tensor_to_pb
 from actors.exchange.limits import MAX_COMMIT, MAX_FRAME_BYTES
 from pilotfish.v1 import exchange_pb2
+
+if TYPE_CHECKING:
+    import torch
 
 ROOM = MAX_FRAME_BYTES - 4096
 """Bytes of messages in a frame; the rest is for its own fields and the messages' heads."""
@@ -100,7 +102,7 @@ def rows_that_fit(rows: torch.Tensor | None, room: int) -> int:
 
 def _itemsize(rows: torch.Tensor) -> int:
     """On the wire."""
-    return 4 if rows.dtype is torch.float32 else 2
+    return 4 if rows.element_size() == 4 else 2
 
 
 def drafter_frames(

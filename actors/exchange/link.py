@@ -11,10 +11,9 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import grpc
-import torch
 
 from actors.contracts import Commit, DrafterInfo, OpenSession, SessionKey
 from actors.exchange.codec import compat_to_pb, info_from_pb
@@ -24,6 +23,9 @@ from actors.exchange.outgoing import Outgoing
 from pilotfish.v1 import exchange_pb2 as pb
 from pilotfish.v1 import exchange_pb2_grpc as pb_grpc
 from policies.retry import pause_s
+
+if TYPE_CHECKING:
+    import torch
 
 _RETRY_FIRST_S = 0.1
 _RETRY_LONGEST_S = 5.0

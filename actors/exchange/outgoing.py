@@ -10,8 +10,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-
-import torch
+from typing import TYPE_CHECKING
 
 from actors.contracts import Commit, OpenSession, SessionKey
 from actors.exchange.bell import Bell
@@ -19,6 +18,9 @@ from actors.exchange.codec import key_to_pb, open_to_pb
 from actors.exchange.frames import feature_frames, round_frames
 from actors.exchange.sessions import merge
 from pilotfish.v1 import exchange_pb2 as pb
+
+if TYPE_CHECKING:
+    import torch
 
 MAX_CLOSES = 8192
 """Closes a peer may leave unread; one that reads nothing for so long is given up."""

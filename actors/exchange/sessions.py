@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-
-import torch
+from typing import TYPE_CHECKING
 
 from actors.contracts import Commit, DrafterInfo, OpenSession, SessionKey
 from actors.exchange.limits import Limits
 from actors.exchange.sink import Sink, Trace
 from pilotfish.v1 import exchange_pb2 as pb
+
+if TYPE_CHECKING:
+    import torch
 
 
 class Quarantine(Exception):
@@ -55,6 +57,8 @@ class Session:
         if opening is None:
             raise ValueError("the session is already on the drafter")
         if self.awaited is not None:
+            import torch
+
             features = torch.cat(self.rows) if self.rows else torch.empty(0, self.width).bfloat16()
             opening = replace(opening, features=features)
         self.opening, self.awaited, self.rows = None, None, []
@@ -79,7 +83,7 @@ def merge(commits: Sequence[Commit]) -> Commit:
         last.round,
         first.from_len,
         tuple(token for c in commits for token in c.tokens),
-        torch.cat(parts) if len(parts) == len(commits) else None,
+        _joined(parts) if len(parts) == len(commits) else None,
         last.depth,
     )
 
@@ -228,3 +232,9 @@ class SessionTable:
     def _release_features(self, session: Session) -> None:
         self._feature_bytes -= session.held_bytes
         session.held_bytes = 0
+
+
+def _joined(parts: Sequence[torch.Tensor]) -> torch.Tensor:
+    import torch
+
+    return torch.cat(list(parts))

@@ -14,8 +14,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-
-import torch
+from typing import TYPE_CHECKING
 
 from actors.contracts import Commit, Drafter, DraftRequest, OpenSession, Proposal, SessionKey
 from actors.exchange.bell import Bell
@@ -26,6 +25,9 @@ from actors.exchange.limits import MAX_BLOCK, Limits
 from actors.exchange.sessions import Quarantine, Session, SessionTable
 from actors.exchange.sink import Attributes, Sink, Span, Trace
 from pilotfish.v1 import exchange_pb2 as pb
+
+if TYPE_CHECKING:
+    import torch
 
 log = logging.getLogger(__name__)
 
