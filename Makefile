@@ -10,6 +10,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # Passed on to the command: make demo ARGS='--prompts 3', make test ARGS='-k pull'.
 ARGS ?=
+BENCH ?= infra/bench/*.py
 
 # Where it is set, every worker process compiles its imports again: twice the start-up time.
 unexport PYTHONDONTWRITEBYTECODE
@@ -46,8 +47,8 @@ format: $(VENV)/.stamp-dev  ## Format and sort imports in place.
 	$(BIN)/ruff format .
 
 .PHONY: bench
-bench: $(VENV)/.stamp-run  ## Every benchmark of infra/bench, figures into infra/bench/results.
-	@for script in infra/bench/*.py; do \
+bench: $(VENV)/.stamp-run  ## Every benchmark, or one: BENCH=infra/bench/exchange.py ARGS='--rounds 200'.
+	@for script in $(BENCH); do \
 		echo "== $$script"; \
 		$(BIN)/python "$$script" $(ARGS); \
 	done

@@ -34,7 +34,8 @@ def run(
             chat = Conversation(client, name, system, console, sampling)
             chat.talk(lambda: console.input("\n[bold cyan]>[/bold cyan] "))
     except (ChatError, httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
-        Console(stderr=True).print(f"pilotfish: error: {error}", markup=False, highlight=False)
+        stderr = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
+        stderr.print(f"pilotfish: error: {error}")
         return 1
     return 0
 
