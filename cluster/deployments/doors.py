@@ -82,14 +82,12 @@ async def _until_a_verifier_answers(backend: VerifierBackend) -> None:
 
 
 def _load_tokenizer(args: AppArgs) -> Any:
-    from transformers import AutoTokenizer
-
+    from cluster.gateway.loading import load_tokenizer
     from cluster.models.resolve import resolve
 
     if args.tokenizer:
-        return AutoTokenizer.from_pretrained(str(resolve(args.tokenizer)))
-    path = str(resolve(args.model, args.revision))
-    return AutoTokenizer.from_pretrained(path, revision=args.revision or "main")
+        return load_tokenizer(str(resolve(args.tokenizer)))
+    return load_tokenizer(str(resolve(args.model, args.revision)), args.revision)
 
 
 def _settings(args: AppArgs) -> GatewaySettings:
@@ -98,6 +96,7 @@ def _settings(args: AppArgs) -> GatewaySettings:
         served_model_name=served_model_name(args),
         num_speculative_tokens=0 if speculative is None else speculative.num_speculative_tokens,
         api_key_env=args.gateway.api_key_env,
+        echo_request_id=False,  # Serve's proxy adds it
     )
 
 
