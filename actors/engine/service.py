@@ -132,12 +132,9 @@ class EngineService:
             **figures,
             "pid": os.getpid(),
             "verifier": self.options.verifier_id,
-            "links": [asdict(link) for link in self._links()],
+            "links": [asdict(link) for link in self.port.status()],
             "snapshot": (self.plan.snapshot.term, self.plan.snapshot.version),
         }
-
-    def _links(self) -> list[LinkRecord]:
-        return self.port.status()
 
     def describe(self) -> pb.VerifierInfo:
         """What gateways are told at the door."""
@@ -150,7 +147,21 @@ class EngineService:
             vocab_size=info.vocab_size,
             max_model_len=self.max_model_len,
             dtype=str(info.dtype).removeprefix("torch."),
+            drafters=[_link_message(link) for link in self.port.status()],
         )
+
+
+def _link_message(link: LinkRecord) -> pb.DrafterLink:
+    return pb.DrafterLink(
+        drafter=link.drafter,
+        mechanism=link.mechanism,
+        up=link.up,
+        pid=link.pid,
+        frames_sent=link.frames_sent,
+        frames_received=link.frames_received,
+        sessions=link.sessions,
+        rtt_us=link.rtt_us,
+    )
 
 
 def _tokenizer_digest(options: EngineOptions) -> str:
