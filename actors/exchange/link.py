@@ -6,6 +6,7 @@ the link's receiving thread.
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 from collections import deque
@@ -26,6 +27,8 @@ from policies.retry import pause_s
 
 if TYPE_CHECKING:
     import torch
+
+log = logging.getLogger(__name__)
 
 _RETRY_FIRST_S = 0.1
 _RETRY_LONGEST_S = 5.0
@@ -147,6 +150,9 @@ class Link:
             except grpc.RpcError as error:
                 refused = _code(error) is grpc.StatusCode.FAILED_PRECONDITION
                 self.detail = _details(error)
+            except Exception as error:
+                log.exception("the link to %s failed and starts anew", self.endpoint.name)
+                refused, self.detail = False, f"{type(error).__name__}: {error}"[:MAX_DETAIL]
             was_up, self.up = self.up, False
             self.state = "refused" if refused else "down"
             self._out.end()

@@ -10,7 +10,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import grpc
@@ -21,6 +20,7 @@ from actors.exchange.compat import Compat, difference
 from actors.exchange.limits import MAX_REQUEST_ID, Limits, server_options
 from actors.exchange.sink import SpanHook
 from actors.exchange.stream import RoundStream
+from actors.exchange.threads import DaemonThreads
 from actors.exchange.worker import DraftWorker
 from pilotfish.v1 import exchange_pb2 as pb
 from pilotfish.v1 import exchange_pb2_grpc as pb_grpc
@@ -67,7 +67,7 @@ class DraftingServer:
         # Two lanes a verifier; what is over the limit is refused at once, not queued.
         threads = self.limits.max_streams + 2
         self._server = grpc.server(
-            ThreadPoolExecutor(threads, thread_name_prefix="drafting"),
+            DaemonThreads("drafting"),  # type: ignore[arg-type]  # of it gRPC uses submit() alone
             options=server_options(keepalive_ms),
             maximum_concurrent_rpcs=threads,
         )

@@ -30,8 +30,6 @@ from pilotfish.v1 import exchange_pb2 as pb
 MAX_OUTBOX = 64
 """Frames a verifier may leave unread; older ones go first, for they are stale first."""
 
-_TICK_S = 1.0
-
 Answer = tuple[pb.DrafterFrame, Sequence[Span]]
 
 
@@ -65,8 +63,8 @@ class RoundStream:
         while not self._closed:
             if self._outbox:
                 yield self._outbox.popleft()
-            elif not self._bell.wait(_TICK_S) and not threading.main_thread().is_alive():
-                return
+            else:
+                self._bell.wait()
 
     def close(self) -> None:
         """Idempotent. Every session of the stream is given back."""

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
+import pytest
 import torch
 
 from actors.exchange.compat import Compat
@@ -19,6 +20,7 @@ from tests.unit.actors.exchange.helpers import (
     ToyDrafter,
     View,
     assert_text_is_the_targets,
+    continuation,
     make_views,
     ported,
     serving,
@@ -225,4 +227,20 @@ def test_a_drafter_lost_half_way_is_reseeded_from_tokens_and_features() -> None:
             assert view.rows is not None
             got = torch.cat(rows)
             assert torch.equal(got, view.rows[: got.shape[0]])
+        assert_text_is_the_targets(engine)
+
+
+def test_a_bug_in_the_port_costs_a_connection_and_not_its_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drafter = ToyDrafter()
+    with serving(drafter) as endpoint, ported(endpoint) as port:
+        engine = Engine(port)
+        engine.start(*make_views(2))
+        assert engine.step().missing == {}
+        with monkeypatch.context() as patch:
+            patch.setattr(port, "_blocks", None)
+            engine.commit({"r0": continuation(engine.views["r0"].tokens, 1)})
+            wait_for(lambda: "TypeError" in port.status()[0].detail)
+        step_until(engine, lambda: not engine.step().missing)
         assert_text_is_the_targets(engine)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import multiprocessing
+import subprocess
+import sys
 from pathlib import Path
 
 import grpc
@@ -36,6 +38,21 @@ def test_a_spawned_child_speaks_grpc_while_the_parents_is_live() -> None:
         child.start()
         child.join(60)
         assert child.exitcode == 0
+
+
+LEAVES_WITHOUT_STOPPING = """
+from tests.unit.actors.exchange.helpers import *
+server = DraftingServer(ToyDrafter(taps=(1,)), name="d0")
+port = RemotePort("v0", compat=tapped((1,)))
+port.set_endpoints([Endpoint("d0", f"127.0.0.1:{server.start()}")])
+wait_for(lambda: port.status()[0].up and server.stats().frames_received >= 2)
+"""
+
+
+def test_a_process_with_open_streams_ends_when_its_main_thread_does() -> None:
+    root = Path(__file__).parents[4]
+    command = [sys.executable, "-c", LEAVES_WITHOUT_STOPPING]
+    assert subprocess.run(command, cwd=root, timeout=60, check=False).returncode == 0
 
 
 def test_no_process_of_ours_is_made_by_fork() -> None:

@@ -218,3 +218,20 @@ def test_features_of_sessions_that_are_opening_are_bounded_together() -> None:
             wire.commit("d", 3, rows=torch.zeros(1, 200).bfloat16())
             wire.send(pb.VerifierFrame(ping_ns=1))
             assert wire.answer().pong_ns == 1
+
+
+def test_a_bug_in_the_worker_costs_its_sessions_and_not_its_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drafter = ToyDrafter()
+    with speaking(drafter) as wire:
+        wire.open("r")
+        wait_for(lambda: len(drafter.tokens) == 1)
+        with monkeypatch.context() as patch:
+            patch.setattr("actors.exchange.sessions.SessionTable.ready", None)
+            wire.commit("r", 2)
+            assert wire.fault().code == pb.FAULT_INTERNAL
+            assert drafter.wait_empty()
+        wire.open("r", epoch=1)
+        wire.commit("r", 2, epoch=1)
+        assert wire.block().base_len == 3
