@@ -17,9 +17,9 @@ from cluster.serving import free_port, start
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def processes() -> dict[int, tuple[str, int, int]]:
-    """pid -> (name, CPU ticks so far, resident bytes) of this process and its descendants."""
-    seen: dict[int, tuple[str, int, int]] = {}
+def processes() -> dict[int, tuple[str, int]]:
+    """pid -> (name, CPU ticks so far) of this process and its descendants."""
+    seen: dict[int, tuple[str, int]] = {}
     parents: dict[int, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -31,7 +31,7 @@ def processes() -> dict[int, tuple[str, int, int]]:
         pid = int(folder.name)
         parents[pid] = int(fields[1])
         ticks = int(fields[11]) + int(fields[12])
-        seen[pid] = (short(command), ticks, int(fields[21]) * os.sysconf("SC_PAGE_SIZE"))
+        seen[pid] = (short(command), ticks)
 
     def ours(pid: int) -> bool:
         while pid > 1 and pid != os.getpid():
@@ -39,6 +39,19 @@ def processes() -> dict[int, tuple[str, int, int]]:
         return pid == os.getpid()
 
     return {pid: value for pid, value in seen.items() if ours(pid)}
+
+
+def memory() -> int:
+    """Bytes of all our processes, shared pages counted once (proportional set size)."""
+    total = 0
+    for pid in processes():
+        try:
+            rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        except OSError:
+            continue
+        lines = [line.split() for line in rollup.splitlines() if line.startswith("Pss:")]
+        total += sum(int(words[1]) * 1024 for words in lines)
+    return total
 
 
 def short(command: str) -> str:
@@ -51,17 +64,17 @@ def short(command: str) -> str:
     return scripts[0] if scripts else Path(words[0]).name
 
 
-def share(seconds: float) -> tuple[float, dict[str, float], int]:
-    """Percent of one core in all and by process, and resident bytes in all."""
+def share(seconds: float) -> tuple[float, dict[str, float]]:
+    """Percent of one core in all and by process."""
     before = processes()
     began = time.monotonic()
     time.sleep(seconds)
     after, spent = processes(), time.monotonic() - began
     by_name: dict[str, float] = {}
-    for pid, (name, ticks, _) in after.items():
-        used = ticks - before.get(pid, (name, 0, 0))[1]
+    for pid, (name, ticks) in after.items():
+        used = ticks - before.get(pid, (name, 0))[1]
         by_name[name] = by_name.get(name, 0.0) + 100.0 * used / TICKS / spent
-    return sum(by_name.values()), by_name, sum(size for _, _, size in after.values())
+    return sum(by_name.values()), by_name
 
 
 def main() -> None:
@@ -75,12 +88,13 @@ def main() -> None:
         print(f"started in {time.monotonic() - began:.1f} s: {running.http_url}")
         time.sleep(10.0)
         runs = [share(options.seconds) for _ in range(options.repeat)]
-    totals = [total for total, _, _ in runs]
+        size = memory()
+    totals = [total for total, _ in runs]
     print(
         f"idle: {statistics.median(totals):.1f}% of a core "
         f"(runs: {', '.join(f'{total:.1f}' for total in totals)})"
     )
-    print(f"resident memory, shared pages counted in each process: {runs[-1][2] / 2**30:.2f} GiB")
+    print(f"memory, shared pages counted once: {size / 2**30:.2f} GiB")
     for name, percent in sorted(runs[-1][1].items(), key=lambda item: -item[1]):
         print(f"  {percent:5.2f}%  {name}")
 
