@@ -11,10 +11,13 @@ from rich.console import Console
 from rich.status import Status
 
 READY_TIMEOUT_S = 1800.0  # a large model takes its time to load
-POLL_S = 0.25
+POLL_S = 0.5
 _ERROR_LINE = re.compile(
     r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Model|Failed))(?:\([^)]*\))?: (.+)$"
 )
+
+_PERMANENT = ("ModelLoadError", "DrafterLoadError", "UnknownModel", "GrpcStartError", "TlsError")
+"""Errors of a replica's start that no retry can mend, so nobody should wait for the next."""
 
 
 class ServingError(Exception):
@@ -68,6 +71,9 @@ def until_running(name: str, progress: Progress) -> None:
             return
         if app.status in ("DEPLOY_FAILED", "UNHEALTHY"):
             raise ServingError(_reason(app))
+        hopeless = [d.message for d in app.deployments.values() if is_permanent(d.message)]
+        if hopeless:
+            raise ServingError(last_error(hopeless[0]))
         waiting = sorted(n for n, d in app.deployments.items() if d.status != "HEALTHY")
         progress.say(f"waiting for {', '.join(waiting)}" if waiting else "starting")
         time.sleep(POLL_S)
@@ -78,6 +84,12 @@ def _reason(app: Any) -> str:
     """What went wrong according to Serve's report on the deployment that failed."""
     failed = [d.message for d in app.deployments.values() if d.status == "DEPLOY_FAILED"]
     return last_error(next((message for message in failed if message), app.message))
+
+
+def is_permanent(message: str) -> bool:
+    """Whether Serve's report on a deployment tells of an error that will come again."""
+    names = [match.group(1) for line in message.splitlines() if (match := _ERROR_LINE.match(line))]
+    return any(name in _PERMANENT for name in names)
 
 
 def last_error(message: str) -> str:

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -22,3 +23,35 @@ def eventually(probe: Callable[[], T], timeout_s: float, every_s: float = 0.05) 
 
 def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
+
+
+def descendants(pid: int) -> set[int]:
+    """Every process below `pid` now."""
+    children: dict[int, list[int]] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            stat = (folder / "stat").read_text()
+        except OSError:
+            continue
+        parent = int(stat[stat.rindex(")") + 2 :].split()[1])
+        children.setdefault(parent, []).append(int(folder.name))
+    found: set[int] = set()
+    pending = [pid]
+    while pending:
+        below = children.get(pending.pop(), [])
+        found.update(below)
+        pending += below
+    return found
+
+
+def running_pids(pids: set[int]) -> set[int]:
+    """Those of `pids` that still run; a zombie does not."""
+    alive = set()
+    for pid in pids:
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text()
+        except OSError:
+            continue
+        if stat[stat.rindex(")") + 2] != "Z":
+            alive.add(pid)
+    return alive

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,8 +73,6 @@ def served(
     repository: Path, tiny_model: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Served]:
     """`serve run` in a process group of its own, with the project's YAML around a tiny model."""
-    import tempfile
-
     folder = tmp_path_factory.mktemp("serve")
     config = yaml.safe_load((repository / "infra/serve/pilotfish.yaml").read_text())
     (app,) = config["applications"]
@@ -126,10 +125,9 @@ def test_serve_deploy_changes_the_draft_length_in_place(served: Served) -> None:
         before = [v.pid for v in client.status().verifiers]
         (deployment,) = served.config["applications"][0]["deployments"]
         deployment["user_config"] = {"num_speculative_tokens": 2}
-        said = served.serve(
-            "deploy", served.written("two.yaml", served.config), "-a", served.dashboard()
-        )
-        eventually(lambda: depth(served) == 2, 30.0), said
+        path = served.written("two.yaml", served.config)
+        served.serve("deploy", path, "-a", served.dashboard())
+        eventually(lambda: depth(served) == 2, 30.0)
         assert [v.pid for v in client.status().verifiers] == before
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from cluster import serving_local
 from cluster.serving import check_port, free_port
-from cluster.serving_wait import ServingError, last_error
+from cluster.serving_wait import ServingError, is_permanent, last_error
 
 
 def test_a_busy_port_is_an_error_that_names_the_flag() -> None:
@@ -88,3 +88,10 @@ def test_importing_serving_brings_in_neither_ray_nor_torch() -> None:
 )
 def test_a_start_that_fails_gives_its_reason_in_one_line(message: str, expected: str) -> None:
     assert last_error(message) == expected
+
+
+def test_only_errors_that_come_again_end_the_wait_at_once() -> None:
+    trace = "A replica failed to start. Retrying 2 more times. Error:\nTraceback (most recent\n"
+    assert is_permanent(trace + "actors.engine.errors.ModelLoadError: no weights\n")
+    assert not is_permanent(trace + "torch.OutOfMemoryError: no room\n")
+    assert not is_permanent("")
