@@ -120,6 +120,14 @@ def test_neighbours_are_independent(walk: str, step: tuple[int, int, int]) -> No
     assert stats.binomtest(both, N, 1e-4).pvalue > 1e-5
 
 
+def test_no_two_places_share_their_keys() -> None:
+    """A sum of seed and position would give request 43 the noise of request 42, one step later."""
+    for first in (0, 2**63, MAX_SEED - 199):
+        keys = [noise_key(first + seed, position) for seed in range(200) for position in range(200)]
+        assert len({key.low for key in keys}) == 40_000
+        assert len({(key.offset, key.multiplier) for key in keys}) == 40_000
+
+
 def test_mix64_is_a_bijection_with_full_avalanche() -> None:
     rng = random.Random(1)
     inputs = [rng.getrandbits(64) for _ in range(500)]

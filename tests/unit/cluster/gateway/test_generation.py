@@ -26,7 +26,7 @@ CODEC = make_codec()
 BPE = make_bpe_tokenizer()
 
 
-def run(spec: GenerateSpec, chunks: list[Chunk], codec=CODEC) -> list[Delta]:  # noqa: ANN001
+def run(spec: GenerateSpec, chunks: list[Chunk], codec=CODEC) -> list[Delta]:
     assembler = Assembler(codec, spec)
     deltas = []
     for chunk in chunks:
