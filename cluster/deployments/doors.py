@@ -27,7 +27,7 @@ from cluster.tls import TlsFiles
 
 logger = logging.getLogger(__name__)
 
-GRPC_GRACE_S = 2.0
+GRPC_GRACE_S = 5.0
 POLL_S = 0.2
 
 

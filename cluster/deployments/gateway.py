@@ -67,8 +67,11 @@ class Gateway:
         return {
             "grpc": host_port(self._args.gateway.grpc_host, port),
             "model": served_model_name(self._args),
-            "pid": str(os.getpid()),
         }
+
+    async def placement(self) -> dict[str, Any]:
+        """Where this replica is."""
+        return {"gateway": self._name, "pid": os.getpid()}
 
     async def status(self) -> pb.Status:
         """The policy's snapshot and what each verifier says now."""

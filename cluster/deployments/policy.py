@@ -5,6 +5,7 @@ Messages cross Serve as serialized protobuf, so both sides can be of different v
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from actors.policy.service import PolicyOptions, PolicyService
@@ -39,6 +40,10 @@ class Policy:
         """A verifier's VerifierStatus against a newer PolicySnapshot, both serialized."""
         newer = self._service.exchange(pb.VerifierStatus.FromString(report), term, version)
         return None if newer is None else newer.SerializeToString()
+
+    async def placement(self) -> dict[str, Any]:
+        """Where this replica is."""
+        return {"pid": os.getpid()}
 
     async def status(self) -> bytes:
         """A serialized Status: the snapshot and the verifiers' last reports."""

@@ -32,6 +32,7 @@ from pilotfish.v1 import control_pb2 as pb
 logger = logging.getLogger(__name__)
 
 EXCHANGE_EVERY_S = 1.0
+IDLE_EXCHANGE_EVERY_S = 2.0  # nobody drafts meanwhile; a lost drafter's link says so by itself
 FIRST_EXCHANGE_EVERY_S = 0.2  # until a snapshot has come
 CALL_TIMEOUT_S = 2.0
 HUNG_AFTER_S = 30.0
@@ -107,7 +108,13 @@ class Verifier:
                 logger.info("no exchange with the policy within %.0f s", CALL_TIMEOUT_S)
             except Exception:
                 logger.exception("the exchange with the policy failed")
-            await asyncio.sleep(EXCHANGE_EVERY_S if self._term else FIRST_EXCHANGE_EVERY_S)
+            await asyncio.sleep(self._pause_s())
+
+    def _pause_s(self) -> float:
+        if not self._term:
+            return FIRST_EXCHANGE_EVERY_S
+        busy = self._status.running or self._status.waiting
+        return EXCHANGE_EVERY_S if busy else IDLE_EXCHANGE_EVERY_S
 
     async def _refresh(self) -> None:
         stats: dict[str, Any] = await self._engine.report.remote()

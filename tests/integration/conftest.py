@@ -19,6 +19,7 @@ from cluster import serving_local
 from cluster.config import AppArgs
 from cluster.serving import free_port
 from pilotfish import Client
+from pilotfish.v1 import control_pb2
 from tests.models import make_rand, make_succ, save_tiny
 
 torch.set_num_threads(1)
@@ -36,6 +37,22 @@ class Deployed:
 
     def client(self) -> Client:
         return Client(self.grpc)
+
+    def verifiers(self) -> list[control_pb2.VerifierStatus]:
+        """What each verifier says of itself now, without a gateway's help."""
+        from ray import serve
+
+        handle = serve.get_deployment_handle("Verifier", app_name=self.name)
+        reports = handle.broadcast("status").results(timeout_s=10.0)
+        return [control_pb2.VerifierStatus.FromString(report) for report in reports]
+
+    def placements(self, deployment: str) -> list[dict[str, Any]]:
+        """Where the replicas of a deployment are, their process ids among it."""
+        from ray import serve
+
+        handle = serve.get_deployment_handle(deployment, app_name=self.name)
+        found: list[dict[str, Any]] = handle.broadcast("placement").results(timeout_s=10.0)
+        return found
 
 
 @pytest.fixture(scope="session")

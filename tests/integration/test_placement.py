@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from tests.integration.conftest import Deploy, Deployed
@@ -19,18 +17,10 @@ def app(deploy: Deploy) -> Deployed:
     )
 
 
-def placements(app: Deployed, deployment: str) -> list[dict[str, Any]]:
-    from ray import serve
-
-    handle = serve.get_deployment_handle(deployment, app_name=app.name)
-    found: list[dict[str, Any]] = handle.broadcast("placement").results(timeout_s=10.0)
-    return found
-
-
 def test_verifiers_and_drafters_sit_in_bundles_of_their_own(app: Deployed) -> None:
     from ray.util import placement_group_table
 
-    verifiers, drafters = placements(app, "Verifier"), placements(app, "Drafter")
+    verifiers, drafters = app.placements("Verifier"), app.placements("Drafter")
     assert (len(verifiers), len(drafters)) == (2, 2)
     groups = [p["placement_group"] for p in verifiers + drafters]
     assert len(set(groups)) == 4
@@ -44,7 +34,7 @@ def test_verifiers_and_drafters_sit_in_bundles_of_their_own(app: Deployed) -> No
 
 
 def test_a_verifiers_gpu_is_nobody_elses(app: Deployed) -> None:
-    verifiers, drafters = placements(app, "Verifier"), placements(app, "Drafter")
+    verifiers, drafters = app.placements("Verifier"), app.placements("Drafter")
     targets = [gpu for p in verifiers for gpu in p["gpu_ids"]]
     draft = {gpu for p in drafters for gpu in p["gpu_ids"]}
     assert len(targets) == len(set(targets)) == 2

@@ -59,7 +59,7 @@ def test_serve_says_where_it_is_and_stops_without_a_trace(
         folders = {Path(f) for pid in family for f in ray_folders(pid)}
         assert folders
         began = time.monotonic()
-        process.send_signal(signal.SIGTERM)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to every process of the group
         assert process.wait(timeout=30) == 0
         assert time.monotonic() - began < 20.0
     finally:
@@ -87,7 +87,7 @@ def test_a_start_that_is_given_up_leaves_nothing(
     try:
         eventually(lambda: "waiting for" in output.read_text(), 60.0, every_s=0.2)
         family = descendants(process.pid)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=60) == 130
     finally:
         end(process)

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from pilotfish import Client, Generation, UnavailableError
+from pilotfish import Client, Generation, PilotfishError, Status, UnavailableError
 from tests.integration.conftest import Deploy, Deployed
 from tests.integration.processes import eventually, kill
 
@@ -88,6 +88,29 @@ def test_a_stream_whose_verifier_is_killed_goes_on_from_its_committed_tokens(
     assert killed not in [v.pid for v in client.status().verifiers]
 
 
+def test_without_its_policy_a_verifier_goes_on_by_its_newest_snapshot(
+    app: Deployed, client: Client
+) -> None:
+    eventually(lambda: ready(client, 2), 60.0)
+    before = client.status()
+    (policy,) = app.placements("Policy")
+    kill(policy["pid"])
+    drafted = client.generate("abcdabcdabcdabcd", max_tokens=30, temperature=0).speculation
+    assert "no-drafter" not in drafted.reasons
+    after = eventually(lambda: newer_term(client, before.term), 30.0)
+    assert after.fallback == before.fallback
+    assert after.drafters == before.drafters
+
+
+def newer_term(client: Client, term: int) -> Status | None:
+    """The status by a younger policy, once there is one."""
+    try:
+        status = client.status()
+    except PilotfishError:
+        return None
+    return status if status.term > term else None
+
+
 def test_two_hundred_cancelled_streams_leave_no_slot_taken(app: Deployed, client: Client) -> None:
     """Pitfall R01, over HTTP and gRPC alike."""
     eventually(lambda: ready(client, 2), 60.0)
@@ -124,6 +147,22 @@ def test_two_hundred_cancelled_streams_leave_no_slot_taken(app: Deployed, client
 
     eventually(idle, 2.0)
     assert client.generate(PROMPT, max_tokens=4, temperature=0).usage.completion_tokens == 4
+
+
+def test_a_gateway_that_is_killed_leaves_no_request_running(app: Deployed) -> None:
+    # The last test of `app`: the next gateway listens on another port.
+    with app.client() as client:
+        streams = [client.stream(PROMPT, max_tokens=LONG * 4, temperature=1.0) for _ in range(4)]
+        for stream in streams:
+            next(iter(stream))
+        (gateway,) = app.placements("Gateway")
+        kill(gateway["pid"])
+        for stream in streams:
+            with pytest.raises(UnavailableError):
+                stream.read()
+    verifiers = app.verifiers()
+    assert len(verifiers) == 2
+    eventually(lambda: not any(v.running + v.waiting for v in app.verifiers()), 5.0)
 
 
 def stream_and_kill(client: Client, received: list[int]) -> None:

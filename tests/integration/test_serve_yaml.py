@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,8 @@ def served(
     config["http_options"]["port"] = free_port()
     app["args"] |= {"model": tiny_model, "dtype": "float64"}
     app["args"]["gateway"]["grpc_port"] = free_port()
+    app["args"]["verifier"] = {"num_cpus": 0.1, "threads": 1}
+    app["deployments"].append({"name": "Verifier", "num_replicas": 2})
     with tempfile.TemporaryDirectory(prefix="pf-", dir="/tmp") as ray_folder:
         served = Served(
             config,
@@ -123,12 +126,30 @@ def test_serve_deploy_changes_the_draft_length_in_place(served: Served) -> None:
     eventually(lambda: depth(served) == 4, 120.0, every_s=0.5)
     with Client(served.grpc) as client:
         before = [v.pid for v in client.status().verifiers]
-        (deployment,) = served.config["applications"][0]["deployments"]
-        deployment["user_config"] = {"num_speculative_tokens": 2}
+        policy, _ = served.config["applications"][0]["deployments"]
+        policy["user_config"] = {"num_speculative_tokens": 2}
         path = served.written("two.yaml", served.config)
         served.serve("deploy", path, "-a", served.dashboard())
         eventually(lambda: depth(served) == 2, 30.0)
         assert [v.pid for v in client.status().verifiers] == before
+
+
+def test_a_verifier_that_is_drained_loses_no_stream(served: Served) -> None:
+    """Pitfall R05: five streams while one of two verifiers goes."""
+    eventually(lambda: depth(served) > 0, 120.0, every_s=0.5)
+    options = {"max_tokens": 1500, "temperature": 1.0}
+    with Client(served.grpc) as client, ThreadPoolExecutor(5) as pool:
+        eventually(lambda: len(client.status().verifiers) == 2, 60.0)
+        undisturbed = [pool.submit(client.generate, "abc", seed=s, **options) for s in range(5)]
+        expected = [done.result(timeout=60).token_ids for done in undisturbed]
+        running = [pool.submit(client.generate, "abc", seed=s, **options) for s in range(5)]
+        _, verifier = served.config["applications"][0]["deployments"]
+        verifier["num_replicas"] = 1
+        path = served.written("one.yaml", served.config)
+        served.serve("deploy", path, "-a", served.dashboard())
+        assert not any(done.done() for done in running), "the streams ended before the drain"
+        assert [done.result(timeout=60).token_ids for done in running] == expected
+        eventually(lambda: len(client.status().verifiers) == 1, 30.0)
 
 
 def test_serve_deploy_refuses_an_unknown_key_and_names_the_known_ones(served: Served) -> None:
