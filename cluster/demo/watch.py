@@ -51,8 +51,8 @@ def require_alive(now: Sighting, since: Sighting | None = None) -> None:
         raise DrafterLost(f"no verifier is connected to the drafter (pid {now.drafter_pids[0]})")
     if since is not None and now.drafter_pids != since.drafter_pids:
         raise DrafterLost(
-            f"the drafter was lost during the run: pid {since.drafter_pids} became "
-            f"{now.drafter_pids}"
+            f"the drafter was lost during the run: pid {_listed(since.drafter_pids)} became "
+            f"{_listed(now.drafter_pids)}"
         )
     gone = [pid for pid in now.drafter_pids if not _running(pid)]
     if gone:
@@ -77,6 +77,10 @@ def await_alive(client: Client, timeout_s: float) -> Sighting:
 def kill(pid: int) -> None:
     """End the drafter for the demonstration of what its loss looks like."""
     os.kill(pid, signal.SIGKILL)
+
+
+def _listed(pids: tuple[int, ...]) -> str:
+    return ", ".join(map(str, pids))
 
 
 def _running(pid: int) -> bool:
