@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import multiprocessing
+import os
 import platform
 import statistics
 import time
@@ -163,7 +164,8 @@ def report(rounds: int) -> str:
         f"- {platform.machine()}, {multiprocessing.cpu_count()} cores, shared with other work; "
         f"Python {platform.python_version()}, grpcio {grpc.__version__}, "
         f"protobuf {google.protobuf.__version__}, torch {torch.__version__}",
-        f"- {rounds} rounds a line after {WARM_UP} of warm-up",
+        f"- {rounds} rounds a line after {WARM_UP} of warm-up; load average before: "
+        f"{os.getloadavg()[0]:.1f}",
         "",
         "| sessions in one frame | features | p50 ms | p99 ms | mean ms | verifier CPU ms/round |",
         "| ---: | --- | ---: | ---: | ---: | ---: |",
