@@ -1,6 +1,7 @@
 """CPU that a served, idle application costs: `/proc` sums over every process it consists of.
 
 python infra/bench/idle.py [--model smollm2] [--seconds 30] [--repeat 3]
+python infra/bench/idle.py --empty        the same Ray with four empty replicas and one actor
 """
 
 from __future__ import annotations
@@ -9,10 +10,13 @@ import argparse
 import os
 import statistics
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from cluster.config import AppArgs
 from cluster.serving import free_port, start
+from cluster.serving_local import LocalRay, environment
 
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -77,15 +81,50 @@ def share(seconds: float) -> tuple[float, dict[str, float]]:
     return sum(by_name.values()), by_name
 
 
+@contextmanager
+def served(model: str) -> Iterator[None]:
+    with start(AppArgs(model=model), port=free_port()):
+        yield
+
+
+@contextmanager
+def empty() -> Iterator[None]:
+    """As many processes as the application has, with nothing in them: Ray's own share."""
+    with environment():
+        ray = LocalRay(num_cpus=4)
+        try:
+            import ray as api
+            from ray import serve
+
+            @serve.deployment
+            class Nothing:
+                def __init__(self, *below: object) -> None:
+                    self.below = below
+
+            @api.remote
+            class Idle:
+                def ready(self) -> None:
+                    pass
+
+            serve.start(http_options={"port": free_port()}, logging_config={"log_level": "WARNING"})
+            options = {"ray_actor_options": {"num_cpus": 0.1}, "health_check_period_s": 1.0}
+            below = [Nothing.options(name=f"part{i}", **options).bind() for i in range(3)]
+            serve.run(Nothing.options(**options).bind(*below), name="empty")
+            idle = Idle.remote()
+            api.get(idle.ready.remote())
+            yield
+        finally:
+            ray.stop()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="smollm2")
+    parser.add_argument("--empty", action="store_true")
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--repeat", type=int, default=3)
     options = parser.parse_args()
-    began = time.monotonic()
-    with start(AppArgs(model=options.model), port=free_port()) as running:
-        print(f"started in {time.monotonic() - began:.1f} s: {running.http_url}")
+    with empty() if options.empty else served(options.model):
         time.sleep(10.0)
         runs = [share(options.seconds) for _ in range(options.repeat)]
         size = memory()
