@@ -66,6 +66,7 @@ def start(
         try:
             args = _on_ray(stack, args, address, progress)
             endpoints = _deploy(stack, args, host, port, progress)
+            host, port = _http_address()
         except BaseException:
             progress.say("stopping")
             stack.close()
@@ -166,6 +167,14 @@ def _deploy(
     progress.say("connecting drafters")
     handle.wait_for_drafters.remote(LINKS_TIMEOUT_S).result(timeout_s=LINKS_TIMEOUT_S + 10.0)
     return endpoints
+
+
+def _http_address() -> tuple[str, int]:
+    """Where Serve's proxy listens: not where we asked when a joined cluster already had one."""
+    from ray.serve.context import _get_global_client
+
+    options = _get_global_client().http_config
+    return str(options.host), int(options.port)
 
 
 def _delete() -> None:
