@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from pilotfish.v1 import control_pb2, exchange_pb2
+from pilotfish.v1 import control_pb2
 
 Reason = Literal[
     "no-drafter",  # none is up, or none has been found for the session yet
@@ -67,17 +67,4 @@ def link_status(record: LinkRecord) -> control_pb2.LinkStatus:
         blocks_used=record.blocks_used,
         blocks_stale=record.blocks_stale,
         blocks_late=record.blocks_late,
-    )
-
-
-def drafter_link(record: LinkRecord) -> exchange_pb2.DrafterLink:
-    return exchange_pb2.DrafterLink(
-        drafter=record.drafter,
-        mechanism=record.mechanism,
-        up=record.up,
-        pid=record.pid,
-        frames_sent=record.frames_sent,
-        frames_received=record.frames_received,
-        sessions=record.sessions,
-        rtt_us=record.rtt_us,
     )

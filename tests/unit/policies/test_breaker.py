@@ -1,6 +1,6 @@
 from functools import reduce
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies import breaker
@@ -92,6 +92,7 @@ def test_four_misses_of_one_session_lose_it_and_three_do_not() -> None:
     assert breaker.session_lost(silence)
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(["ask", "answer", "miss", "fail", "wait"]), max_size=80))
 def test_an_isolation_is_never_longer_than_the_cap_and_always_ends(events: list[str]) -> None:
     state, now_s = Breaker(), 0.0

@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.reconcile import reconcile
@@ -44,6 +44,7 @@ def test_a_base_before_the_first_token_is_stale(base_len: int) -> None:
     assert fit(base_len, (1,) * 9, (1, 1)) == "stale"
 
 
+@settings(deadline=None)
 @given(committed=TOKENS, base_len=st.integers(0, 10), block=TOKENS)
 def test_what_is_used_continues_the_committed_tokens_as_the_block_said(
     committed: tuple[int, ...], base_len: int, block: tuple[int, ...]

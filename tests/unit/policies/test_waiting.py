@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies import waiting
@@ -31,6 +31,7 @@ def test_nothing_missing_or_no_step_time_is_worth_no_wait(share: float, step_s: 
     assert waiting.worth_s(1.0, 1.0, ()) == 0.0
 
 
+@settings(deadline=None)
 @given(st.floats(0, 1), st.floats(0, 1), st.lists(st.floats(0, 1), min_size=1, max_size=16))
 def test_a_step_never_waits_twice_its_own_time(
     share: float, step_s: float, rates: list[float]
@@ -64,6 +65,7 @@ def test_a_drafter_that_never_answers_is_not_waited_for() -> None:
     assert wait(waiting.arrival_law(make_arrivals([(0.01, False)] * 5))) == 0.0
 
 
+@settings(deadline=None)
 @given(samples=SAMPLES, seconds=SECONDS, share=st.floats(0.01, 0.99))
 def test_a_time_out_never_shrinks_a_quantile(
     samples: list[tuple[float, bool]], seconds: float, share: float
@@ -75,6 +77,7 @@ def test_a_time_out_never_shrinks_a_quantile(
         assert after.quantile(share) >= before.quantile(share)
 
 
+@settings(deadline=None)
 @given(samples=SAMPLES.filter(bool), share=st.floats(0.01, 0.99))
 def test_time_outs_never_lift_a_quantile_over_the_slowest_answer(
     samples: list[tuple[float, bool]], share: float
@@ -85,6 +88,7 @@ def test_time_outs_never_lift_a_quantile_over_the_slowest_answer(
     assert law.quantile(share) <= max(answers, default=0.0)
 
 
+@settings(deadline=None)
 @given(st.lists(SECONDS, min_size=1, max_size=60))
 def test_without_time_outs_the_law_is_the_empirical_one(seconds: list[float]) -> None:
     law = waiting.arrival_law(make_arrivals([(s, True) for s in seconds]))

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.contracts import Commit, DrafterInfo, OpenSession, Proposal, SessionKey
@@ -55,6 +55,7 @@ def make_tensor(shape: tuple[int, ...], dtype: str = "bf16", size: int | None = 
     )
 
 
+@settings(deadline=None)
 @given(PARAMS)
 def test_sampling_crosses_the_wire_unchanged(params: SamplingParams) -> None:
     data = codec.sampling_to_pb(params).SerializeToString()
@@ -89,6 +90,7 @@ def test_no_sampling_field_has_an_implied_default() -> None:
         codec.sampling_from_pb(common_pb2.Sampling())
 
 
+@settings(deadline=None)
 @given(rows=st.integers(0, 5), columns=st.integers(1, 7), data=st.data())
 def test_bf16_crosses_the_wire_bit_for_bit(rows: int, columns: int, data: st.DataObject) -> None:
     bits = data.draw(
@@ -189,6 +191,7 @@ def test_the_longest_ids_and_contexts_are_bounded() -> None:
 # ---------------------------------------------------------------------------------- frames
 
 
+@settings(deadline=None)
 @given(
     tokens=st.integers(1, 40),
     columns=st.integers(1, 8),
