@@ -7,7 +7,6 @@ one that computes.
 from __future__ import annotations
 
 import os
-from concurrent import futures
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from actors.exchange.compat import tokenizer_digest
 from actors.exchange.limits import server_options
 from actors.exchange.pool import RemotePort
 from actors.exchange.status import LinkRecord
+from actors.exchange.threads import DaemonThreads
 from pilotfish.v1 import control_pb2 as control
 from pilotfish.v1 import exchange_pb2 as pb
 from pilotfish.v1 import exchange_pb2_grpc as pb_grpc
@@ -89,8 +89,9 @@ class EngineService:
     def start(self, host: str, port: int = 0) -> int:
         """Open the door; returns its port. Raises EngineError when the port is taken."""
         server = grpc.server(
-            futures.ThreadPoolExecutor(GRPC_THREADS, thread_name_prefix="gateway"),
+            DaemonThreads("gateway"),  # type: ignore[arg-type]  # of it gRPC uses submit() alone
             options=server_options(),
+            maximum_concurrent_rpcs=GRPC_THREADS,
         )
         servicer = VerificationServicer(self.thread, self.describe, self._on_span)
         pb_grpc.add_VerificationServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
