@@ -8,7 +8,7 @@ sequence's length and are overwritten by the next round.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -28,6 +28,7 @@ class PagedStep:
 
     batch: StepBatch
     pool: KVPool
+    layers: list[int] = field(default_factory=list)  # that have attended, in order
 
 
 def paged_attention(
@@ -43,8 +44,17 @@ def paged_attention(
 ) -> tuple[torch.Tensor, None]:
     """Attention of packed rows; returns [1, rows, heads, head_dim]."""
     refuse_foreign(kwargs)
-    step: PagedStep = kwargs["paged_step"]
+    step: PagedStep | None = kwargs.get("paged_step")
+    if step is None:
+        raise ModelLoadError("this architecture does not hand its attention the cache", "model")
     batch, layer = step.batch, int(module.layer_idx)  # type: ignore[arg-type]
+    if (sliding_window or None) != step.pool.spec[layer].window:
+        raise ModelLoadError(
+            f"layer {layer} has a window of {step.pool.spec[layer].window} in the config and asks "
+            f"attention for {sliding_window}",
+            param="model",
+        )
+    step.layers.append(layer)
     keys, values = step.pool.keys[layer], step.pool.values[layer]
     keys.index_copy_(0, batch.slots, key[0].transpose(0, 1))
     values.index_copy_(0, batch.slots, value[0].transpose(0, 1))

@@ -193,6 +193,8 @@ class Engine:
         except Exception as error:
             if len(segments) > 1:
                 return [e for s in segments for e in self._run([s], started_ns)]
+            if segments[0].draft is not None:
+                return self._run([self._undrafted(segments[0])], started_ns)
             seq = segments[0].sequence
             return [self._fail(seq, RequestFailed(f"the forward pass failed: {error}"))]
         events: list[TokenEvent] = []
@@ -200,11 +202,21 @@ class Engine:
         for segment, verdict in zip(segments, verdicts, strict=True):
             if segment.sequence.status is not Status.RUNNING:
                 continue  # aborted while the forward ran
+            if verdict is not None and verdict.error and segment.draft is not None:
+                events.extend(self._run([self._undrafted(segment)], started_ns))
+                continue
             event = self._commit(segment, verdict, started_ns, commits)
             if event is not None:
                 events.append(event)
         self.port.commit(commits)
         return events
+
+    @staticmethod
+    def _undrafted(segment: Segment) -> Segment:
+        """The same rows without the block: a drafted token whose own row is not finite poisons the
+        rows beside it, and a drafter may only cost time (law L2). The KV is simply rewritten."""
+        segment.sequence.depth_reason = "fault"
+        return Segment(segment.sequence, segment.count)
 
     def _verify(self, segments: list[Segment]) -> list[Verdict | None]:
         """Verdicts of the segments that decide; None for inner chunks of a prefill."""

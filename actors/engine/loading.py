@@ -78,6 +78,31 @@ def end_tokens(model: Any) -> frozenset[int]:
     return frozenset()
 
 
+def refuse_moving_rope(config: Any, max_model_len: int) -> None:
+    """Refuse frequencies that move with the longest sequence of a batch, where they would move.
+
+    transformers picks one table for the whole packed batch, so batch mates would change each
+    other's text and cached keys would keep old frequencies (law L1).
+    """
+    text = config.get_text_config() if hasattr(config, "get_text_config") else config
+    rope = getattr(text, "rope_parameters", None) or {}
+    tables = [rope, *(value for value in rope.values() if isinstance(value, dict))]
+    for table in tables:
+        kind = table.get("rope_type", "default")
+        if kind not in ("dynamic", "longrope"):
+            continue
+        original = table.get("original_max_position_embeddings") or (
+            getattr(text, "original_max_position_embeddings", None) if kind == "longrope" else None
+        )
+        fixed_up_to = int(original or text.max_position_embeddings)
+        if max_model_len > fixed_up_to:
+            raise ModelLoadError(
+                f"{text.model_type}: {kind} rotary positions move beyond {fixed_up_to} tokens with "
+                f"the longest sequence of a batch; serve it with max_model_len {fixed_up_to}",
+                param="max_model_len",
+            )
+
+
 def context_length(config: Any, wanted: int | None) -> int:
     """max_model_len: the config's own unless a smaller one is wanted."""
     text = config.get_text_config() if hasattr(config, "get_text_config") else config

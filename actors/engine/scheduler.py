@@ -15,6 +15,9 @@ from actors.engine.batch import Segment
 from actors.engine.kv import BlockAllocator
 from actors.engine.sequence import Sequence, Status
 
+PREFILL_SHARE = 4
+"""A quarter of a forward's rows is kept for prompts while any waits for them."""
+
 
 class Scheduler:
     """Owns the queue, the running set and the block allocator."""
@@ -64,13 +67,20 @@ class Scheduler:
         """Segments of the next forward, within the row budget and the blocks there are."""
         decoding = [s for s in self.running if s.pending == 1]
         budget = self.max_rows - len(decoding)  # an anchor's row is never taken by a draft
+        prefill = sum(s.pending for s in self.running if s.pending > 1)
+        # Nor are all rows beside the anchors': drafts must not starve prompts.
+        room = budget - min(prefill, self.max_rows // PREFILL_SHARE, max(budget, 0))
         segments: list[Segment] = []
         for seq in decoding:
             if seq.status is not Status.RUNNING:
                 continue
-            draft = self._fit(seq, _trim(drafts.get(seq.request_id), budget))
+            offered = drafts.get(seq.request_id)
+            draft = self._fit(seq, _trim(offered, room))
+            if offered is not None and offered.tokens and draft is None:
+                seq.depth_reason = "budget"  # of rows or of KV blocks
             if seq.status is Status.RUNNING:
                 segments.append(Segment(seq, 1, draft))
+                room -= len(draft.tokens) if draft else 0
                 budget -= len(draft.tokens) if draft else 0
         for seq in [s for s in self.running if s.pending > 1]:
             if budget <= 0:

@@ -17,7 +17,12 @@ from transformers.utils import logging as transformers_logging
 
 from actors.engine.core import Engine
 from actors.engine.errors import EngineError
-from actors.engine.loading import context_length, load_model, resolve_dtype
+from actors.engine.loading import (
+    context_length,
+    load_model,
+    refuse_moving_rope,
+    resolve_dtype,
+)
 from actors.engine.options import EngineOptions, SpanSink
 from actors.engine.plan import Plan
 from actors.engine.ports import endpoint_of, make_port
@@ -50,6 +55,7 @@ class EngineService:
         model = load_model(options.model_path, options.revision, dtype, options.device)
         self.tokenizer_digest = _tokenizer_digest(options)
         self.max_model_len = context_length(model.config, options.max_model_len)
+        refuse_moving_rope(model.config, self.max_model_len)
         self.plan = Plan(options.depth)
         vocab_size = int(model.get_output_embeddings().weight.shape[0])
         self.port = make_port(

@@ -56,6 +56,8 @@ class VerificationServicer(pb_grpc.VerificationServicer):
         info = self._describe()
         self._greet(next(request_iterator, None), info, context)
         stream = _Stream(f"{next(self._streams)}", self._engine)
+        if not stream.connected:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "the engine has ended")
         context.add_callback(stream.close)
         threading.Thread(
             target=stream.read, args=(request_iterator,), name="gateway-reader", daemon=True
@@ -101,6 +103,7 @@ class _Stream:
         self._pongs: list[int] = []
         self._heard = time.monotonic()
         self._closed = False
+        self.connected = engine.connect(self._outbox)
 
     def close(self) -> None:
         if not self._closed:

@@ -51,6 +51,8 @@ class Target:
         self._hook_taps()
 
     def _hook_taps(self) -> None:
+        if not self.taps:
+            return
         layers = self.model.get_decoder().layers
         for tap in self.taps:
             if not 0 <= tap <= self.info.num_layers:
@@ -77,13 +79,21 @@ class Target:
     def forward(self, batch: StepBatch, pool: KVPool) -> torch.Tensor:
         """Logits [len(batch.keep), vocab] in the model's dtype; writes KV and features of all
         rows into the pool."""
+        step = PagedStep(batch, pool)
         logits: torch.Tensor = self.model(
             input_ids=batch.ids,
             position_ids=batch.positions,
             use_cache=False,
             logits_to_keep=batch.keep,
-            paged_step=PagedStep(batch, pool),
+            paged_step=step,
         ).logits[0]
+        if step.layers != list(range(self.info.num_layers)):
+            # One cache a layer: a second call would overwrite the first one's rows.
+            raise ModelLoadError(
+                f"{self.model.config.model_type}: attention ran for layers {step.layers}, not once "
+                "for each",
+                param="model",
+            )
         if pool.features is not None:
             rows = torch.cat([self._captured[tap][0] for tap in self.taps], dim=-1)
             pool.features.index_copy_(0, batch.slots, rows.to(torch.bfloat16))
@@ -97,7 +107,14 @@ class Target:
         A model whose attention does more than this project's function (soft caps, sinks, other
         positions) would answer wrongly without a word; here it is refused by name.
         """
-        ours = self.forward(probe, pool_for_check).float()
+        kind = self.model.config.model_type
+        try:
+            ours = self.forward(probe, pool_for_check).float()
+        except ModelLoadError:
+            raise
+        except Exception as error:
+            reason = f"{kind}: a forward through the paged cache failed: {error!r}"
+            raise ModelLoadError(reason, param="model") from error
         self.model.set_attn_implementation("eager")
         try:
             theirs = self.model(input_ids=probe.ids, use_cache=False).logits[0].float()
@@ -111,7 +128,7 @@ class Target:
         tolerance = 5e-2 if self.info.dtype == torch.bfloat16 else 1e-3
         if not off <= tolerance:
             raise ModelLoadError(
-                f"{self.model.config.model_type}: the paged attention differs from transformers' "
+                f"{kind}: the paged attention differs from transformers' "
                 f"own by {off:.1e} of the logits' norm; this architecture is not supported",
                 param="model",
             )

@@ -66,9 +66,19 @@ class EngineThread(threading.Thread):
         self.failure: BaseException | None = None
         self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._owners: dict[str, Outbox] = {}
+        self._outboxes: set[Outbox] = set()  # of all consumers, those without requests too
+        self._lock = threading.Lock()  # guards _outboxes and _ended
+        self._ended = False
         self._stopping = False
 
     # -- any thread -------------------------------------------------------------------------
+
+    def connect(self, outbox: Outbox) -> bool:
+        """Make the outbox known, so that it ends with the engine; False when that has ended."""
+        with self._lock:
+            if not self._ended:
+                self._outboxes.add(outbox)
+            return not self._ended
 
     def add(self, request: EngineRequest, outbox: Outbox) -> None:
         """Queue a request; what happens to it arrives in `outbox`, a refusal included."""
@@ -80,6 +90,8 @@ class EngineThread(threading.Thread):
 
     def disown(self, outbox: Outbox) -> None:
         """Drop every request of `outbox`: its consumer is gone."""
+        with self._lock:
+            self._outboxes.discard(outbox)
         self._commands.put(lambda: self._disown(outbox))
 
     def call(self, function: Callable[[], T]) -> Future[T]:
@@ -115,7 +127,10 @@ class EngineThread(threading.Thread):
             self.failure = error
             raise
         finally:
-            for outbox in set(self._owners.values()):
+            with self._lock:
+                self._ended = True
+                ending = {*self._owners.values(), *self._outboxes}
+            for outbox in ending:
                 outbox.close()
             self.engine.shutdown()
 

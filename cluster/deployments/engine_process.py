@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from actors.engine.service import EngineService
 
+ALIVE_EVERY_S = 1.0
 RAY_THREADS = 4  # run() holds one for good; the others answer the supervisor
 
 
@@ -77,8 +78,11 @@ class EngineProcess:
         return EngineFacts(port=port, pid=os.getpid(), device=options.device)
 
     def run(self) -> None:
-        """Returns when the engine has been stopped; a caller that waits learns of its death."""
-        self._ended.wait()
+        """Returns when the engine has been stopped or its thread has died; a caller that waits
+        learns of both, and of this process's end."""
+        while not self._ended.wait(ALIVE_EVERY_S):
+            if self._service is not None and not self._service.alive():
+                return
 
     def report(self) -> dict[str, Any]:
         """The engine's statistics, with `alive` among them."""

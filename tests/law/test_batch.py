@@ -13,10 +13,12 @@ from actors.exchange.local import LocalPort
 from actors.sampling.params import SamplingParams
 from tests.drafters.exact_k import ExactKDrafter
 from tests.drafters.failing import FailingDrafter
+from tests.drafters.scripted import ScriptedDrafter
 from tests.law.harness import (
     GREEDY,
     SAMPLED,
     assert_pools_full,
+    events_of,
     make_engine,
     plain,
     request,
@@ -85,10 +87,12 @@ def test_non_finite_logits_fail_their_own_request_only() -> None:
         nonlocal steps
         steps += 1
         logits = forward(batch, pool)
-        if steps == 3:
-            rows = torch.isin(batch.keep, torch.arange(batch.spans[1].start, batch.spans[1].stop))
-            logits = logits.clone()
-            logits[rows] = math.nan
+        one = engine.sequences.get("1")
+        for span in batch.spans if steps >= 3 else ():
+            if one is not None and span.table is one.table:
+                rows = torch.isin(batch.keep, torch.arange(span.start, span.stop))
+                logits = logits.clone()
+                logits[rows] = math.nan
         return logits
 
     engine.target.forward = poison
@@ -192,3 +196,33 @@ def test_a_thousand_random_aborts_leave_every_pool_full_and_every_table_empty() 
     assert_pools_full(engine)
     assert not drafter.sessions
     assert [link.sessions for link in engine.port.status()] == [0]
+
+
+@pytest.mark.parametrize("poison", [math.nan, math.inf])
+def test_a_drafted_token_without_a_finite_row_costs_time_only(poison: float) -> None:
+    """L2: an untrained id of the vocabulary's padding, proposed by the drafter."""
+    model = make_rand()
+    own = plain(model, PROMPTS[0])
+    bad = next(t for t in range(128) if t not in own and t not in PROMPTS[0])
+    with torch.no_grad():
+        model.model.embed_tokens.weight[bad] = poison
+    drafter = ScriptedDrafter([[bad]], vocab_size=128, repeat=True)
+    engine = make_engine(model, drafter, 4)
+    events = events_of(engine, request("a", PROMPTS[0]))
+    assert [t for e in events for t in e.tokens] == own
+    assert "fault" in {e.reason for e in events}
+    assert_pools_full(engine)
+
+
+def test_drafts_do_not_starve_a_prompt() -> None:
+    """A quarter of the rows is kept for prompts: the first token comes in bounded steps."""
+    drafter = make_exact(k=7)
+    engine = make_engine(MODEL, drafter, 7, max_rows=8, max_num_seqs=2, blocks=64)
+    engine.add(request("old", PROMPTS[0], SamplingParams(temperature=0.0, max_tokens=200)))
+    for _ in range(3):
+        engine.step()
+    engine.add(request("new", [(3 * i) % 128 for i in range(32)], SamplingParams(temperature=0.0)))
+    bound = 32 // (8 // 4) + 2
+    assert any(e.request_id == "new" for _ in range(bound) for e in engine.step())
+    engine.shutdown()
+    assert_pools_full(engine)

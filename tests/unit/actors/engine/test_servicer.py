@@ -208,3 +208,16 @@ def test_a_ping_is_answered(stub) -> None:
             assert frame.pong_ns == 123
             break
     gateway.call.cancel()
+
+
+def test_an_engine_that_died_ends_every_stream_and_takes_no_other(stub, engine) -> None:
+    """A gateway must learn of it at once, also one with nothing in flight, to take over."""
+    idle, busy = Gateway(stub), Gateway(stub)
+    next(idle.call)
+    engine.engine.step = None  # the next round raises
+    busy.submit("a", [3])
+    assert list(idle.call) == []
+    assert busy.answer("a") == []
+    with pytest.raises(grpc.RpcError) as refusal:
+        next(Gateway(stub).call)
+    assert refusal.value.code() == grpc.StatusCode.UNAVAILABLE
