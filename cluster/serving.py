@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import threading
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -50,8 +51,10 @@ def start(
     address: str | None = None,
     *,
     console: Console | None = None,
+    stop: threading.Event | None = None,
 ) -> Running:
-    """Start serving at http://host:port and return once it answers. Raises ServingError.
+    """Start serving at http://host:port and return once it answers. Raises ServingError, and
+    Interrupted when `stop` was set meanwhile; nothing is then left.
 
     address: of an existing Ray cluster ("auto", host:port); None starts a private Ray.
     console: shows what is being waited for; None shows nothing.
@@ -62,13 +65,13 @@ def start(
             check_port(args.gateway.grpc_host, args.gateway.grpc_port, "--grpc-port")
         _pull(args, console)
     stack = ExitStack()
-    with Progress(console) as progress:
+    with Progress(console, stop) as progress:
         try:
             args = _on_ray(stack, args, address, progress)
             endpoints = _deploy(stack, args, host, port, progress)
             host, port = _http_address()
         except BaseException:
-            progress.say("stopping")
+            progress.show("stopping")
             stack.close()
             raise
     return Running(
@@ -122,20 +125,24 @@ def _pull(args: AppArgs, console: Console | None) -> None:
 def _on_ray(stack: ExitStack, args: AppArgs, address: str | None, progress: Progress) -> AppArgs:
     """A Ray to run on; on a private one the verifiers share this machine's cores."""
     if address is not None:
-        import ray
-
         progress.say(f"joining Ray at {address}")
         try:
-            ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
+            joined = serving_local.RayThread(
+                address=address, logging_level=logging.ERROR, log_to_driver=False
+            )
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise ServingError(f"cannot join Ray at {address}: {error}") from None
-        stack.callback(ray.shutdown)
+        stack.callback(joined.stop)
         return args
     stack.enter_context(serving_local.environment())
     progress.say("starting Ray")
     from cluster.app import cpus, gpus
 
-    local = serving_local.LocalRay(cpus(args), gpus(args))
+    try:
+        local = serving_local.LocalRay(cpus(args), gpus(args))
+    except Exception as error:
+        # Ray raises plain Exceptions as well: ports, memory, a machine too busy to start it.
+        raise ServingError(f"Ray did not start: {error}") from error
     stack.callback(local.stop)
     if args.verifier.threads is not None:
         return args

@@ -11,9 +11,12 @@ import math
 import os
 import secrets
 import shutil
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -89,6 +92,35 @@ def _import_path() -> str:
     return os.pathsep.join(paths)
 
 
+class RayThread:
+    """The thread that starts Ray and ends it.
+
+    Not the main thread, where Ray would replace the program's SIGTERM handler by one that raises
+    SystemExit wherever the program happens to be. And one that lives as long as Ray: the kernel
+    ends Ray's processes when the thread that started them ends.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        """`ray.init(**options)`."""
+        import ray
+
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="ray")
+        try:
+            self._thread.submit(ray.init, **options).result()
+        except BaseException:
+            self.stop()
+            raise
+        if threading.current_thread() is threading.main_thread():
+            # Ray's C++ side has put a handler of its own that aborts; ours goes back.
+            signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
+
+    def stop(self) -> None:
+        import ray
+
+        self._thread.submit(ray.shutdown).result()
+        self._thread.shutdown()
+
+
 def _keep_messages_off_the_terminal() -> None:
     """Ray prints some of its errors to our standard output, `log_to_driver` or not, and there is
     no setting for it; the same lines are in its log files."""
@@ -116,7 +148,7 @@ class LocalRay:
         base = "/tmp" if sys.platform != "win32" and os.access("/tmp", os.W_OK) else None
         self._folder = Path(tempfile.mkdtemp(prefix="pf-", dir=base))
         try:
-            ray.init(
+            self._ray = RayThread(
                 address="local",
                 num_cpus=logical_cpus(num_cpus, usable_cores()),
                 num_gpus=math.ceil(num_gpus) if pretend_gpus else None,
@@ -127,7 +159,7 @@ class LocalRay:
                 _temp_dir=str(self._folder),
             )
         except BaseException:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._remove()
             raise
         _keep_messages_off_the_terminal()
         missing = num_gpus - ray.cluster_resources().get("GPU", 0.0)
@@ -140,7 +172,8 @@ class LocalRay:
         return self._folder / "session_latest" / "logs"
 
     def stop(self) -> None:
-        import ray
+        self._ray.stop()
+        self._remove()
 
-        ray.shutdown()
+    def _remove(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)

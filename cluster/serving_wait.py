@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 from types import TracebackType
 from typing import Any
@@ -24,16 +25,34 @@ class ServingError(Exception):
     """The application did not start; the message says why in words for a terminal."""
 
 
-class Progress:
-    """A spinner on a terminal, a line for each step elsewhere, nothing without a console."""
+class Interrupted(Exception):
+    """Somebody asked to stop before the application was ready."""
 
-    def __init__(self, console: Console | None) -> None:
+
+class Progress:
+    """A spinner on a terminal, a line for each step elsewhere, nothing without a console.
+
+    Steps are where a start can be given up: signal handlers set `stop` and raise nothing, for an
+    exception in the midst of Ray's code can end in anything but a clean stop.
+    """
+
+    def __init__(self, console: Console | None, stop: threading.Event | None = None) -> None:
+        self._stop = stop or threading.Event()
         self._console = console
         self._status: Status | None = None
         self._said = ""
 
     def say(self, line: str) -> None:
-        """What is being waited for; the same line twice is said once."""
+        """What is being waited for; the same line twice is said once. Raises Interrupted."""
+        self.pause(0.0)
+        self.show(line)
+
+    def pause(self, seconds: float) -> None:
+        """Wait. Raises Interrupted as soon as somebody asks to stop."""
+        if self._stop.wait(seconds):
+            raise Interrupted
+
+    def show(self, line: str) -> None:
         if self._console is None or line == self._said:
             return
         self._said = line
@@ -76,7 +95,7 @@ def until_running(name: str, progress: Progress) -> None:
             raise ServingError(last_error(hopeless[0]))
         waiting = sorted(n for n, d in app.deployments.items() if d.status != "HEALTHY")
         progress.say(f"waiting for {', '.join(waiting)}" if waiting else "starting")
-        time.sleep(POLL_S)
+        progress.pause(POLL_S)
     raise ServingError(f"not ready after {READY_TIMEOUT_S:.0f} s")
 
 

@@ -11,27 +11,25 @@ from rich.markup import escape
 
 from cluster.config import AppArgs
 from cluster.serving import Running, start
-from cluster.serving_wait import ServingError
+from cluster.serving_wait import Interrupted, ServingError
 
 
 def run(args: AppArgs, host: str, port: int, address: str | None) -> int:
-    """Serve until told to stop. The exit code: 0 after a stop, 1 when it could not start."""
+    """Serve until told to stop. The exit code: 0 after a stop, 1 when it could not start, 130
+    when it was stopped before it was ready."""
     console = Console(stderr=True)
-    _terminate_like_interrupt()
+    stop = _stop_signals()
     try:
-        running = start(args, host, port, address, console=console)
+        running = start(args, host, port, address, console=console, stop=stop)
     except ServingError as error:
         console.print(f"[red]error:[/red] {escape(str(error))}", highlight=False)
         return 1
-    except KeyboardInterrupt:
+    except Interrupted:
         console.print("stopped before it was ready")
         return 130
-    _terminate_like_interrupt()  # Ray has put its own handler there
     try:
         _announce(console, running)
-        threading.Event().wait()
-    except KeyboardInterrupt:
-        pass
+        stop.wait()
     finally:
         with console.status("stopping"):
             running.stop()
@@ -58,10 +56,14 @@ def _announce(console: Console, running: Running) -> None:
     console.print("ready; Ctrl-C stops it", highlight=False)
 
 
-def _terminate_like_interrupt() -> None:
-    """SIGTERM, from a supervisor, is Ctrl-C: the same clean stop."""
+def _stop_signals() -> threading.Event:
+    """An event that Ctrl-C and SIGTERM set. The next one is deadly: whoever sends two means it."""
+    stop = threading.Event()
 
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        stop.set()
+        signal.signal(number, signal.SIG_DFL)
 
-    signal.signal(signal.SIGTERM, interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, on_signal)
+    return stop
