@@ -59,6 +59,8 @@ def start(
     address: of an existing Ray cluster ("auto", host:port); None starts a private Ray.
     console: shows what is being waited for; None shows nothing.
     """
+    if args.verifier.num_replicas < 1:
+        raise ServingError("at least one verifier is needed; see --verifiers")
     if address is None:
         check_port(host, port, "--port")
         if args.gateway.grpc_port:

@@ -83,7 +83,10 @@ class TextCodec:
         return str(self._backend.id_to_token(token) or "")
 
     def _encode(self, text: str, add_special_tokens: bool) -> list[int]:
-        return list(self._backend.encode(text, add_special_tokens=add_special_tokens).ids)
+        # The batch call releases the interpreter while it works, the single one does not: a long
+        # prompt must not stop the streams of others.
+        (encoding,) = self._backend.encode_batch_fast([text], add_special_tokens=add_special_tokens)
+        return list(encoding.ids)
 
     def _encode_chat(self, messages: Sequence[Message], add_generation_prompt: bool) -> list[int]:
         try:

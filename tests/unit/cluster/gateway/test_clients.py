@@ -115,9 +115,11 @@ async def test_a_long_prompt_is_tokenised_off_the_event_loop() -> None:
         def get_added_tokens_decoder(self) -> dict[int, object]:
             return {}
 
-        def encode(self, text: str, add_special_tokens: bool) -> SimpleNamespace:
+        def encode_batch_fast(
+            self, texts: list[str], add_special_tokens: bool
+        ) -> list[SimpleNamespace]:
             self.threads.append(threading.get_ident())
-            return SimpleNamespace(ids=[0])
+            return [SimpleNamespace(ids=[0]) for _ in texts]
 
     backend = Recording()
     codec = TextCodec(FakeChatTokenizer(backend))  # type: ignore[arg-type]
