@@ -84,6 +84,8 @@ def test_closing_twice_or_what_was_never_open_is_nothing(name: str) -> None:
     drafter.open([make_open([1, 2])])
     drafter.close(make_key())
     drafter.close(make_key())
+    sessions: Any = drafter.sessions  # type: ignore[attr-defined]
+    assert len(sessions) == 0
 
 
 @every

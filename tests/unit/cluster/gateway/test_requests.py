@@ -53,7 +53,7 @@ def test_a_known_field_that_is_not_honoured_is_refused_by_name(field: str, value
     [("n", 1), ("tools", None), ("tools", []), ("tool_choice", "none"), ("length_penalty", 1)],
 )
 def test_a_field_that_asks_for_nothing_more_passes(field: str, value: object) -> None:
-    parse_chat({"messages": USER, field: value})
+    assert parse_chat({"messages": USER, field: value}) == parse_chat({"messages": USER})
 
 
 def test_echo_is_false_or_refused() -> None:

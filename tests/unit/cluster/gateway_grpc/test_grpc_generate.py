@@ -218,6 +218,7 @@ async def test_a_lost_client_frees_the_verifier() -> None:
         await anext(client.stream("a"))
         await client.close()
         await settled(gateway)
+        assert len(gateway.stand.verifiers[0].aborts) == 1
 
 
 async def test_a_deadline_is_a_deadline_and_aborts() -> None:

@@ -302,6 +302,7 @@ async def test_losing_the_gateway_ends_its_requests_on_the_verifier() -> None:
         await stand.backend.close()
         await stand.verifiers[0].until(lambda: not stand.verifiers[0].running)
         await chunks.aclose()
+        assert not stand.verifiers[0].running
 
 
 async def test_info_and_health_tell_what_a_live_verifier_says() -> None:
