@@ -126,13 +126,15 @@ def test_serve_run_takes_the_yaml(served: Served) -> None:
 def test_serve_deploy_changes_the_draft_length_in_place(served: Served) -> None:
     eventually(lambda: depth(served) == 4, 120.0, every_s=0.5)
     with Client(served.grpc) as client:
-        before = [v.pid for v in client.status().verifiers]
+        # Each verifier is known from its own first report.
+        eventually(lambda: len(client.status().verifiers) == 2, 60.0)
+        before = sorted(v.pid for v in client.status().verifiers)
         policy, _ = served.config["applications"][0]["deployments"]
         policy["user_config"] = {"num_speculative_tokens": 2}
         path = served.written("two.yaml", served.config)
         served.serve("deploy", path, "-a", served.dashboard())
         eventually(lambda: depth(served) == 2, 30.0)
-        assert [v.pid for v in client.status().verifiers] == before
+        assert sorted(v.pid for v in client.status().verifiers) == before
 
 
 def test_a_verifier_that_is_drained_loses_no_stream(served: Served) -> None:
