@@ -59,7 +59,7 @@ class Status(_message.Message):
     def __init__(self, snapshot: _Optional[_Union[PolicySnapshot, _Mapping]] = ..., verifiers: _Optional[_Iterable[_Union[VerifierStatus, _Mapping]]] = ...) -> None: ...
 
 class VerifierStatus(_message.Message):
-    __slots__ = ("verifier", "pid", "running", "waiting", "free_blocks", "total_blocks", "links", "engine")
+    __slots__ = ("verifier", "pid", "running", "waiting", "free_blocks", "total_blocks", "links", "engine", "cached_blocks")
     VERIFIER_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     RUNNING_FIELD_NUMBER: _ClassVar[int]
@@ -68,6 +68,7 @@ class VerifierStatus(_message.Message):
     TOTAL_BLOCKS_FIELD_NUMBER: _ClassVar[int]
     LINKS_FIELD_NUMBER: _ClassVar[int]
     ENGINE_FIELD_NUMBER: _ClassVar[int]
+    CACHED_BLOCKS_FIELD_NUMBER: _ClassVar[int]
     verifier: str
     pid: int
     running: int
@@ -76,10 +77,11 @@ class VerifierStatus(_message.Message):
     total_blocks: int
     links: _containers.RepeatedCompositeFieldContainer[LinkStatus]
     engine: EngineTotals
-    def __init__(self, verifier: _Optional[str] = ..., pid: _Optional[int] = ..., running: _Optional[int] = ..., waiting: _Optional[int] = ..., free_blocks: _Optional[int] = ..., total_blocks: _Optional[int] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., engine: _Optional[_Union[EngineTotals, _Mapping]] = ...) -> None: ...
+    cached_blocks: int
+    def __init__(self, verifier: _Optional[str] = ..., pid: _Optional[int] = ..., running: _Optional[int] = ..., waiting: _Optional[int] = ..., free_blocks: _Optional[int] = ..., total_blocks: _Optional[int] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., engine: _Optional[_Union[EngineTotals, _Mapping]] = ..., cached_blocks: _Optional[int] = ...) -> None: ...
 
 class EngineTotals(_message.Message):
-    __slots__ = ("steps", "tokens", "drafted", "accepted", "prefill_tokens", "preemptions", "busy_s", "forward_s", "wait_s")
+    __slots__ = ("steps", "tokens", "drafted", "accepted", "prefill_tokens", "preemptions", "busy_s", "forward_s", "wait_s", "prefix_queries", "prefix_hits")
     STEPS_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     DRAFTED_FIELD_NUMBER: _ClassVar[int]
@@ -89,6 +91,8 @@ class EngineTotals(_message.Message):
     BUSY_S_FIELD_NUMBER: _ClassVar[int]
     FORWARD_S_FIELD_NUMBER: _ClassVar[int]
     WAIT_S_FIELD_NUMBER: _ClassVar[int]
+    PREFIX_QUERIES_FIELD_NUMBER: _ClassVar[int]
+    PREFIX_HITS_FIELD_NUMBER: _ClassVar[int]
     steps: int
     tokens: int
     drafted: int
@@ -98,7 +102,9 @@ class EngineTotals(_message.Message):
     busy_s: float
     forward_s: float
     wait_s: float
-    def __init__(self, steps: _Optional[int] = ..., tokens: _Optional[int] = ..., drafted: _Optional[int] = ..., accepted: _Optional[int] = ..., prefill_tokens: _Optional[int] = ..., preemptions: _Optional[int] = ..., busy_s: _Optional[float] = ..., forward_s: _Optional[float] = ..., wait_s: _Optional[float] = ...) -> None: ...
+    prefix_queries: int
+    prefix_hits: int
+    def __init__(self, steps: _Optional[int] = ..., tokens: _Optional[int] = ..., drafted: _Optional[int] = ..., accepted: _Optional[int] = ..., prefill_tokens: _Optional[int] = ..., preemptions: _Optional[int] = ..., busy_s: _Optional[float] = ..., forward_s: _Optional[float] = ..., wait_s: _Optional[float] = ..., prefix_queries: _Optional[int] = ..., prefix_hits: _Optional[int] = ...) -> None: ...
 
 class LinkStatus(_message.Message):
     __slots__ = ("drafter", "mechanism", "up", "pid", "frames_sent", "frames_received", "blocks_used", "blocks_stale", "blocks_late")

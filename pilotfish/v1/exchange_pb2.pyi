@@ -97,20 +97,22 @@ class Hello(_message.Message):
     def __init__(self, protocol: _Optional[int] = ..., verifier: _Optional[str] = ..., boot_epoch: _Optional[int] = ..., lane: _Optional[_Union[Lane, str]] = ..., compat: _Optional[_Union[Compat, _Mapping]] = ...) -> None: ...
 
 class Open(_message.Message):
-    __slots__ = ("key", "tokens", "sampling", "tenant", "features_follow", "trace")
+    __slots__ = ("key", "tokens", "sampling", "tenant", "features_follow", "trace", "prompt_len")
     KEY_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     SAMPLING_FIELD_NUMBER: _ClassVar[int]
     TENANT_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FOLLOW_FIELD_NUMBER: _ClassVar[int]
     TRACE_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_LEN_FIELD_NUMBER: _ClassVar[int]
     key: SessionKey
     tokens: _containers.RepeatedScalarFieldContainer[int]
     sampling: _common_pb2.Sampling
     tenant: str
     features_follow: bool
     trace: _common_pb2.TraceContext
-    def __init__(self, key: _Optional[_Union[SessionKey, _Mapping]] = ..., tokens: _Optional[_Iterable[int]] = ..., sampling: _Optional[_Union[_common_pb2.Sampling, _Mapping]] = ..., tenant: _Optional[str] = ..., features_follow: bool = ..., trace: _Optional[_Union[_common_pb2.TraceContext, _Mapping]] = ...) -> None: ...
+    prompt_len: int
+    def __init__(self, key: _Optional[_Union[SessionKey, _Mapping]] = ..., tokens: _Optional[_Iterable[int]] = ..., sampling: _Optional[_Union[_common_pb2.Sampling, _Mapping]] = ..., tenant: _Optional[str] = ..., features_follow: bool = ..., trace: _Optional[_Union[_common_pb2.TraceContext, _Mapping]] = ..., prompt_len: _Optional[int] = ...) -> None: ...
 
 class Features(_message.Message):
     __slots__ = ("key", "from_row", "rows")
@@ -229,7 +231,7 @@ class DescribeRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class DrafterInfo(_message.Message):
-    __slots__ = ("mechanism", "revision", "vocab_size", "needs_features", "taps", "max_block", "gives_law", "max_context", "max_sessions")
+    __slots__ = ("mechanism", "revision", "vocab_size", "needs_features", "taps", "max_block", "gives_law", "max_context", "max_sessions", "weight_bytes", "token_bytes")
     MECHANISM_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     VOCAB_SIZE_FIELD_NUMBER: _ClassVar[int]
@@ -239,6 +241,8 @@ class DrafterInfo(_message.Message):
     GIVES_LAW_FIELD_NUMBER: _ClassVar[int]
     MAX_CONTEXT_FIELD_NUMBER: _ClassVar[int]
     MAX_SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_BYTES_FIELD_NUMBER: _ClassVar[int]
     mechanism: str
     revision: str
     vocab_size: int
@@ -248,7 +252,9 @@ class DrafterInfo(_message.Message):
     gives_law: bool
     max_context: int
     max_sessions: int
-    def __init__(self, mechanism: _Optional[str] = ..., revision: _Optional[str] = ..., vocab_size: _Optional[int] = ..., needs_features: bool = ..., taps: _Optional[_Iterable[int]] = ..., max_block: _Optional[int] = ..., gives_law: bool = ..., max_context: _Optional[int] = ..., max_sessions: _Optional[int] = ...) -> None: ...
+    weight_bytes: int
+    token_bytes: int
+    def __init__(self, mechanism: _Optional[str] = ..., revision: _Optional[str] = ..., vocab_size: _Optional[int] = ..., needs_features: bool = ..., taps: _Optional[_Iterable[int]] = ..., max_block: _Optional[int] = ..., gives_law: bool = ..., max_context: _Optional[int] = ..., max_sessions: _Optional[int] = ..., weight_bytes: _Optional[int] = ..., token_bytes: _Optional[int] = ...) -> None: ...
 
 class GatewayHello(_message.Message):
     __slots__ = ("protocol", "gateway", "tokenizer")
@@ -261,7 +267,7 @@ class GatewayHello(_message.Message):
     def __init__(self, protocol: _Optional[int] = ..., gateway: _Optional[str] = ..., tokenizer: _Optional[str] = ...) -> None: ...
 
 class Submit(_message.Message):
-    __slots__ = ("request_id", "prompt_ids", "output_ids", "sampling", "cohort", "tenant", "max_draft_len", "trace")
+    __slots__ = ("request_id", "prompt_ids", "output_ids", "sampling", "cohort", "tenant", "max_draft_len", "trace", "cache_salt", "priority")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     PROMPT_IDS_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_IDS_FIELD_NUMBER: _ClassVar[int]
@@ -270,6 +276,8 @@ class Submit(_message.Message):
     TENANT_FIELD_NUMBER: _ClassVar[int]
     MAX_DRAFT_LEN_FIELD_NUMBER: _ClassVar[int]
     TRACE_FIELD_NUMBER: _ClassVar[int]
+    CACHE_SALT_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     prompt_ids: _containers.RepeatedScalarFieldContainer[int]
     output_ids: _containers.RepeatedScalarFieldContainer[int]
@@ -278,7 +286,9 @@ class Submit(_message.Message):
     tenant: str
     max_draft_len: int
     trace: _common_pb2.TraceContext
-    def __init__(self, request_id: _Optional[str] = ..., prompt_ids: _Optional[_Iterable[int]] = ..., output_ids: _Optional[_Iterable[int]] = ..., sampling: _Optional[_Union[_common_pb2.Sampling, _Mapping]] = ..., cohort: _Optional[str] = ..., tenant: _Optional[str] = ..., max_draft_len: _Optional[int] = ..., trace: _Optional[_Union[_common_pb2.TraceContext, _Mapping]] = ...) -> None: ...
+    cache_salt: str
+    priority: int
+    def __init__(self, request_id: _Optional[str] = ..., prompt_ids: _Optional[_Iterable[int]] = ..., output_ids: _Optional[_Iterable[int]] = ..., sampling: _Optional[_Union[_common_pb2.Sampling, _Mapping]] = ..., cohort: _Optional[str] = ..., tenant: _Optional[str] = ..., max_draft_len: _Optional[int] = ..., trace: _Optional[_Union[_common_pb2.TraceContext, _Mapping]] = ..., cache_salt: _Optional[str] = ..., priority: _Optional[int] = ...) -> None: ...
 
 class GatewayFrame(_message.Message):
     __slots__ = ("hello", "submits", "aborts", "ping_ns")
@@ -321,7 +331,7 @@ class EngineError(_message.Message):
     def __init__(self, kind: _Optional[_Union[ErrorKind, str]] = ..., message: _Optional[str] = ..., param: _Optional[str] = ...) -> None: ...
 
 class TokenChunk(_message.Message):
-    __slots__ = ("request_id", "tokens", "logprobs", "drafted", "accepted", "mechanism", "reason", "finish", "stop_token", "error", "queue_us", "prefill_us", "remote")
+    __slots__ = ("request_id", "tokens", "logprobs", "drafted", "accepted", "mechanism", "reason", "finish", "stop_token", "error", "queue_us", "prefill_us", "remote", "cached_tokens")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     LOGPROBS_FIELD_NUMBER: _ClassVar[int]
@@ -335,6 +345,7 @@ class TokenChunk(_message.Message):
     QUEUE_US_FIELD_NUMBER: _ClassVar[int]
     PREFILL_US_FIELD_NUMBER: _ClassVar[int]
     REMOTE_FIELD_NUMBER: _ClassVar[int]
+    CACHED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     tokens: _containers.RepeatedScalarFieldContainer[int]
     logprobs: _containers.RepeatedCompositeFieldContainer[PositionLogprobs]
@@ -348,7 +359,8 @@ class TokenChunk(_message.Message):
     queue_us: int
     prefill_us: int
     remote: bool
-    def __init__(self, request_id: _Optional[str] = ..., tokens: _Optional[_Iterable[int]] = ..., logprobs: _Optional[_Iterable[_Union[PositionLogprobs, _Mapping]]] = ..., drafted: _Optional[int] = ..., accepted: _Optional[int] = ..., mechanism: _Optional[str] = ..., reason: _Optional[str] = ..., finish: _Optional[_Union[FinishReason, str]] = ..., stop_token: _Optional[int] = ..., error: _Optional[_Union[EngineError, _Mapping]] = ..., queue_us: _Optional[int] = ..., prefill_us: _Optional[int] = ..., remote: bool = ...) -> None: ...
+    cached_tokens: int
+    def __init__(self, request_id: _Optional[str] = ..., tokens: _Optional[_Iterable[int]] = ..., logprobs: _Optional[_Iterable[_Union[PositionLogprobs, _Mapping]]] = ..., drafted: _Optional[int] = ..., accepted: _Optional[int] = ..., mechanism: _Optional[str] = ..., reason: _Optional[str] = ..., finish: _Optional[_Union[FinishReason, str]] = ..., stop_token: _Optional[int] = ..., error: _Optional[_Union[EngineError, _Mapping]] = ..., queue_us: _Optional[int] = ..., prefill_us: _Optional[int] = ..., remote: bool = ..., cached_tokens: _Optional[int] = ...) -> None: ...
 
 class TokenFrame(_message.Message):
     __slots__ = ("welcome", "chunks", "pong_ns")

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from pilotfish.v1 import common_pb2 as pilotfish_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cpilotfish/v1/inference.proto\x12\x0cpilotfish.v1\x1a\x19pilotfish/v1/common.proto\",\n\x0b\x43hatMessage\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\"9\n\nChatPrompt\x12+\n\x08messages\x18\x01 \x03(\x0b\x32\x19.pilotfish.v1.ChatMessage\"\x1e\n\x0bTokenPrompt\x12\x0f\n\x03ids\x18\x01 \x03(\rB\x02\x10\x01\"\xae\x06\n\x0fGenerateRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x10\n\x06prompt\x18\x02 \x01(\tH\x00\x12(\n\x04\x63hat\x18\x03 \x01(\x0b\x32\x18.pilotfish.v1.ChatPromptH\x00\x12+\n\x06tokens\x18\x04 \x01(\x0b\x32\x19.pilotfish.v1.TokenPromptH\x00\x12\x17\n\nmax_tokens\x18\x05 \x01(\rH\x01\x88\x01\x01\x12\x17\n\nmin_tokens\x18\x06 \x01(\rH\x02\x88\x01\x01\x12\x18\n\x0btemperature\x18\x07 \x01(\x01H\x03\x88\x01\x01\x12\x12\n\x05top_p\x18\x08 \x01(\x01H\x04\x88\x01\x01\x12\x12\n\x05top_k\x18\t \x01(\rH\x05\x88\x01\x01\x12\x12\n\x05min_p\x18\n \x01(\x01H\x06\x88\x01\x01\x12\x1f\n\x12repetition_penalty\x18\x0b \x01(\x01H\x07\x88\x01\x01\x12\x1d\n\x10presence_penalty\x18\x0c \x01(\x01H\x08\x88\x01\x01\x12\x1e\n\x11\x66requency_penalty\x18\r \x01(\x01H\t\x88\x01\x01\x12+\n\nlogit_bias\x18\x0e \x03(\x0b\x32\x17.pilotfish.v1.TokenBias\x12\x11\n\x04seed\x18\x0f \x01(\x06H\n\x88\x01\x01\x12\x0c\n\x04stop\x18\x10 \x03(\t\x12\x16\n\x0estop_token_ids\x18\x11 \x03(\r\x12\x12\n\nignore_eos\x18\x12 \x01(\x08\x12\x15\n\x08logprobs\x18\x13 \x01(\rH\x0b\x88\x01\x01\x12\x12\n\nrequest_id\x18\x14 \x01(\t\x12\x0e\n\x06\x63ohort\x18\x15 \x01(\t\x12.\n\x0bspeculative\x18\x16 \x01(\x0b\x32\x19.pilotfish.v1.Speculative\x12)\n\x05trace\x18\x17 \x01(\x0b\x32\x1a.pilotfish.v1.TraceContextB\x07\n\x05inputB\r\n\x0b_max_tokensB\r\n\x0b_min_tokensB\x0e\n\x0c_temperatureB\x08\n\x06_top_pB\x08\n\x06_top_kB\x08\n\x06_min_pB\x15\n\x13_repetition_penaltyB\x13\n\x11_presence_penaltyB\x14\n\x12_frequency_penaltyB\x07\n\x05_seedB\x0b\n\t_logprobs\"+\n\x0bSpeculative\x12\x12\n\x05n_max\x18\x01 \x01(\rH\x00\x88\x01\x01\x42\x08\n\x06_n_max\"a\n\nTokenScore\x12\r\n\x05token\x18\x01 \x01(\r\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x0f\n\x07logprob\x18\x03 \x01(\x02\x12%\n\x03top\x18\x04 \x03(\x0b\x32\x18.pilotfish.v1.TokenScore\"9\n\x05Usage\x12\x15\n\rprompt_tokens\x18\x01 \x01(\r\x12\x19\n\x11\x63ompletion_tokens\x18\x02 \x01(\r\"o\n\x10SpeculationStats\x12\x0e\n\x06rounds\x18\x01 \x01(\r\x12\x0f\n\x07\x64rafted\x18\x02 \x01(\r\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x03 \x01(\r\x12\x17\n\x0fremote_accepted\x18\x04 \x01(\r\x12\x0f\n\x07reasons\x18\x05 \x03(\t\"\xf6\x01\n\rGenerateDelta\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x15\n\ttoken_ids\x18\x02 \x03(\rB\x02\x10\x01\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x03 \x01(\r\x12*\n\x08logprobs\x18\x04 \x03(\x0b\x32\x18.pilotfish.v1.TokenScore\x12\x15\n\rfinish_reason\x18\x05 \x01(\t\x12\"\n\x05usage\x18\x06 \x01(\x0b\x32\x13.pilotfish.v1.Usage\x12\x33\n\x0bspeculation\x18\x07 \x01(\x0b\x32\x1e.pilotfish.v1.SpeculationStats\x12\x12\n\nrequest_id\x18\x08 \x01(\t\"\xf6\x01\n\x10GenerateResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x0c\n\x04text\x18\x03 \x01(\t\x12\x15\n\ttoken_ids\x18\x04 \x03(\rB\x02\x10\x01\x12*\n\x08logprobs\x18\x05 \x03(\x0b\x32\x18.pilotfish.v1.TokenScore\x12\x15\n\rfinish_reason\x18\x06 \x01(\t\x12\"\n\x05usage\x18\x07 \x01(\x0b\x32\x13.pilotfish.v1.Usage\x12\x33\n\x0bspeculation\x18\x08 \x01(\x0b\x32\x1e.pilotfish.v1.SpeculationStats\"c\n\x0fTokenizeRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0e\n\x04text\x18\x02 \x01(\tH\x00\x12(\n\x04\x63hat\x18\x03 \x01(\x0b\x32\x18.pilotfish.v1.ChatPromptH\x00\x42\x07\n\x05input\"#\n\x10TokenizeResponse\x12\x0f\n\x03ids\x18\x01 \x03(\rB\x02\x10\x01\"\x0f\n\rModelsRequest\"9\n\x05Model\x12\n\n\x02id\x18\x01 \x01(\t\x12\x15\n\rmax_model_len\x18\x02 \x01(\r\x12\r\n\x05\x64type\x18\x03 \x01(\t\"5\n\x0eModelsResponse\x12#\n\x06models\x18\x01 \x03(\x0b\x32\x13.pilotfish.v1.Model2\xb6\x02\n\tInference\x12I\n\x08Generate\x12\x1d.pilotfish.v1.GenerateRequest\x1a\x1e.pilotfish.v1.GenerateResponse\x12N\n\x0eGenerateStream\x12\x1d.pilotfish.v1.GenerateRequest\x1a\x1b.pilotfish.v1.GenerateDelta0\x01\x12I\n\x08Tokenize\x12\x1d.pilotfish.v1.TokenizeRequest\x1a\x1e.pilotfish.v1.TokenizeResponse\x12\x43\n\x06Models\x12\x1b.pilotfish.v1.ModelsRequest\x1a\x1c.pilotfish.v1.ModelsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cpilotfish/v1/inference.proto\x12\x0cpilotfish.v1\x1a\x19pilotfish/v1/common.proto\",\n\x0b\x43hatMessage\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\"9\n\nChatPrompt\x12+\n\x08messages\x18\x01 \x03(\x0b\x32\x19.pilotfish.v1.ChatMessage\"\x1e\n\x0bTokenPrompt\x12\x0f\n\x03ids\x18\x01 \x03(\rB\x02\x10\x01\"\xd4\x06\n\x0fGenerateRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x10\n\x06prompt\x18\x02 \x01(\tH\x00\x12(\n\x04\x63hat\x18\x03 \x01(\x0b\x32\x18.pilotfish.v1.ChatPromptH\x00\x12+\n\x06tokens\x18\x04 \x01(\x0b\x32\x19.pilotfish.v1.TokenPromptH\x00\x12\x17\n\nmax_tokens\x18\x05 \x01(\rH\x01\x88\x01\x01\x12\x17\n\nmin_tokens\x18\x06 \x01(\rH\x02\x88\x01\x01\x12\x18\n\x0btemperature\x18\x07 \x01(\x01H\x03\x88\x01\x01\x12\x12\n\x05top_p\x18\x08 \x01(\x01H\x04\x88\x01\x01\x12\x12\n\x05top_k\x18\t \x01(\rH\x05\x88\x01\x01\x12\x12\n\x05min_p\x18\n \x01(\x01H\x06\x88\x01\x01\x12\x1f\n\x12repetition_penalty\x18\x0b \x01(\x01H\x07\x88\x01\x01\x12\x1d\n\x10presence_penalty\x18\x0c \x01(\x01H\x08\x88\x01\x01\x12\x1e\n\x11\x66requency_penalty\x18\r \x01(\x01H\t\x88\x01\x01\x12+\n\nlogit_bias\x18\x0e \x03(\x0b\x32\x17.pilotfish.v1.TokenBias\x12\x11\n\x04seed\x18\x0f \x01(\x06H\n\x88\x01\x01\x12\x0c\n\x04stop\x18\x10 \x03(\t\x12\x16\n\x0estop_token_ids\x18\x11 \x03(\r\x12\x12\n\nignore_eos\x18\x12 \x01(\x08\x12\x15\n\x08logprobs\x18\x13 \x01(\rH\x0b\x88\x01\x01\x12\x12\n\nrequest_id\x18\x14 \x01(\t\x12\x0e\n\x06\x63ohort\x18\x15 \x01(\t\x12.\n\x0bspeculative\x18\x16 \x01(\x0b\x32\x19.pilotfish.v1.Speculative\x12)\n\x05trace\x18\x17 \x01(\x0b\x32\x1a.pilotfish.v1.TraceContext\x12\x12\n\ncache_salt\x18\x18 \x01(\t\x12\x10\n\x08priority\x18\x19 \x01(\x11\x42\x07\n\x05inputB\r\n\x0b_max_tokensB\r\n\x0b_min_tokensB\x0e\n\x0c_temperatureB\x08\n\x06_top_pB\x08\n\x06_top_kB\x08\n\x06_min_pB\x15\n\x13_repetition_penaltyB\x13\n\x11_presence_penaltyB\x14\n\x12_frequency_penaltyB\x07\n\x05_seedB\x0b\n\t_logprobs\"+\n\x0bSpeculative\x12\x12\n\x05n_max\x18\x01 \x01(\rH\x00\x88\x01\x01\x42\x08\n\x06_n_max\"a\n\nTokenScore\x12\r\n\x05token\x18\x01 \x01(\r\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x0f\n\x07logprob\x18\x03 \x01(\x02\x12%\n\x03top\x18\x04 \x03(\x0b\x32\x18.pilotfish.v1.TokenScore\"P\n\x05Usage\x12\x15\n\rprompt_tokens\x18\x01 \x01(\r\x12\x19\n\x11\x63ompletion_tokens\x18\x02 \x01(\r\x12\x15\n\rcached_tokens\x18\x03 \x01(\r\"o\n\x10SpeculationStats\x12\x0e\n\x06rounds\x18\x01 \x01(\r\x12\x0f\n\x07\x64rafted\x18\x02 \x01(\r\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x03 \x01(\r\x12\x17\n\x0fremote_accepted\x18\x04 \x01(\r\x12\x0f\n\x07reasons\x18\x05 \x03(\t\"\xf6\x01\n\rGenerateDelta\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x15\n\ttoken_ids\x18\x02 \x03(\rB\x02\x10\x01\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x03 \x01(\r\x12*\n\x08logprobs\x18\x04 \x03(\x0b\x32\x18.pilotfish.v1.TokenScore\x12\x15\n\rfinish_reason\x18\x05 \x01(\t\x12\"\n\x05usage\x18\x06 \x01(\x0b\x32\x13.pilotfish.v1.Usage\x12\x33\n\x0bspeculation\x18\x07 \x01(\x0b\x32\x1e.pilotfish.v1.SpeculationStats\x12\x12\n\nrequest_id\x18\x08 \x01(\t\"\xf6\x01\n\x10GenerateResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x0c\n\x04text\x18\x03 \x01(\t\x12\x15\n\ttoken_ids\x18\x04 \x03(\rB\x02\x10\x01\x12*\n\x08logprobs\x18\x05 \x03(\x0b\x32\x18.pilotfish.v1.TokenScore\x12\x15\n\rfinish_reason\x18\x06 \x01(\t\x12\"\n\x05usage\x18\x07 \x01(\x0b\x32\x13.pilotfish.v1.Usage\x12\x33\n\x0bspeculation\x18\x08 \x01(\x0b\x32\x1e.pilotfish.v1.SpeculationStats\"c\n\x0fTokenizeRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0e\n\x04text\x18\x02 \x01(\tH\x00\x12(\n\x04\x63hat\x18\x03 \x01(\x0b\x32\x18.pilotfish.v1.ChatPromptH\x00\x42\x07\n\x05input\"#\n\x10TokenizeResponse\x12\x0f\n\x03ids\x18\x01 \x03(\rB\x02\x10\x01\"\x0f\n\rModelsRequest\"9\n\x05Model\x12\n\n\x02id\x18\x01 \x01(\t\x12\x15\n\rmax_model_len\x18\x02 \x01(\r\x12\r\n\x05\x64type\x18\x03 \x01(\t\"5\n\x0eModelsResponse\x12#\n\x06models\x18\x01 \x03(\x0b\x32\x13.pilotfish.v1.Model2\xb6\x02\n\tInference\x12I\n\x08Generate\x12\x1d.pilotfish.v1.GenerateRequest\x1a\x1e.pilotfish.v1.GenerateResponse\x12N\n\x0eGenerateStream\x12\x1d.pilotfish.v1.GenerateRequest\x1a\x1b.pilotfish.v1.GenerateDelta0\x01\x12I\n\x08Tokenize\x12\x1d.pilotfish.v1.TokenizeRequest\x1a\x1e.pilotfish.v1.TokenizeResponse\x12\x43\n\x06Models\x12\x1b.pilotfish.v1.ModelsRequest\x1a\x1c.pilotfish.v1.ModelsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -47,29 +47,29 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TOKENPROMPT']._serialized_start=178
   _globals['_TOKENPROMPT']._serialized_end=208
   _globals['_GENERATEREQUEST']._serialized_start=211
-  _globals['_GENERATEREQUEST']._serialized_end=1025
-  _globals['_SPECULATIVE']._serialized_start=1027
-  _globals['_SPECULATIVE']._serialized_end=1070
-  _globals['_TOKENSCORE']._serialized_start=1072
-  _globals['_TOKENSCORE']._serialized_end=1169
-  _globals['_USAGE']._serialized_start=1171
-  _globals['_USAGE']._serialized_end=1228
-  _globals['_SPECULATIONSTATS']._serialized_start=1230
-  _globals['_SPECULATIONSTATS']._serialized_end=1341
-  _globals['_GENERATEDELTA']._serialized_start=1344
-  _globals['_GENERATEDELTA']._serialized_end=1590
-  _globals['_GENERATERESPONSE']._serialized_start=1593
-  _globals['_GENERATERESPONSE']._serialized_end=1839
-  _globals['_TOKENIZEREQUEST']._serialized_start=1841
-  _globals['_TOKENIZEREQUEST']._serialized_end=1940
-  _globals['_TOKENIZERESPONSE']._serialized_start=1942
-  _globals['_TOKENIZERESPONSE']._serialized_end=1977
-  _globals['_MODELSREQUEST']._serialized_start=1979
-  _globals['_MODELSREQUEST']._serialized_end=1994
-  _globals['_MODEL']._serialized_start=1996
-  _globals['_MODEL']._serialized_end=2053
-  _globals['_MODELSRESPONSE']._serialized_start=2055
-  _globals['_MODELSRESPONSE']._serialized_end=2108
-  _globals['_INFERENCE']._serialized_start=2111
-  _globals['_INFERENCE']._serialized_end=2421
+  _globals['_GENERATEREQUEST']._serialized_end=1063
+  _globals['_SPECULATIVE']._serialized_start=1065
+  _globals['_SPECULATIVE']._serialized_end=1108
+  _globals['_TOKENSCORE']._serialized_start=1110
+  _globals['_TOKENSCORE']._serialized_end=1207
+  _globals['_USAGE']._serialized_start=1209
+  _globals['_USAGE']._serialized_end=1289
+  _globals['_SPECULATIONSTATS']._serialized_start=1291
+  _globals['_SPECULATIONSTATS']._serialized_end=1402
+  _globals['_GENERATEDELTA']._serialized_start=1405
+  _globals['_GENERATEDELTA']._serialized_end=1651
+  _globals['_GENERATERESPONSE']._serialized_start=1654
+  _globals['_GENERATERESPONSE']._serialized_end=1900
+  _globals['_TOKENIZEREQUEST']._serialized_start=1902
+  _globals['_TOKENIZEREQUEST']._serialized_end=2001
+  _globals['_TOKENIZERESPONSE']._serialized_start=2003
+  _globals['_TOKENIZERESPONSE']._serialized_end=2038
+  _globals['_MODELSREQUEST']._serialized_start=2040
+  _globals['_MODELSREQUEST']._serialized_end=2055
+  _globals['_MODEL']._serialized_start=2057
+  _globals['_MODEL']._serialized_end=2114
+  _globals['_MODELSRESPONSE']._serialized_start=2116
+  _globals['_MODELSRESPONSE']._serialized_end=2169
+  _globals['_INFERENCE']._serialized_start=2172
+  _globals['_INFERENCE']._serialized_end=2482
 # @@protoc_insertion_point(module_scope)
