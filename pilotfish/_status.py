@@ -30,7 +30,8 @@ class CohortPlan:
 
 @dataclass(frozen=True, slots=True)
 class LinkStatus:
-    """One verifier's view of one drafter."""
+    """One verifier's view of one drafter. draft_s, block_s: of blocks_answered blocks, the
+    seconds it took to compute them and those from asking to arrival, sums."""
 
     drafter: str
     mechanism: str
@@ -41,12 +42,15 @@ class LinkStatus:
     blocks_used: int
     blocks_stale: int
     blocks_late: int
+    blocks_answered: int = 0
+    draft_s: float = 0.0
+    block_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class EngineTotals:
     """Of one engine since its start. steps: forwards; busy_s: seconds inside rounds, of them
-    forward_s inside the model's forward and wait_s waiting for blocks."""
+    forward_s inside the model's forward, sample_s choosing tokens, wait_s waiting for blocks."""
 
     steps: int = 0
     tokens: int = 0
@@ -57,6 +61,7 @@ class EngineTotals:
     busy_s: float = 0.0
     forward_s: float = 0.0
     wait_s: float = 0.0
+    sample_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +131,7 @@ def _totals(totals: pb.EngineTotals) -> EngineTotals:
         busy_s=totals.busy_s,
         forward_s=totals.forward_s,
         wait_s=totals.wait_s,
+        sample_s=totals.sample_s,
     )
 
 
@@ -140,4 +146,7 @@ def _link(link: pb.LinkStatus) -> LinkStatus:
         blocks_used=link.blocks_used,
         blocks_stale=link.blocks_stale,
         blocks_late=link.blocks_late,
+        blocks_answered=link.blocks_answered,
+        draft_s=link.draft_s,
+        block_s=link.block_s,
     )

@@ -223,13 +223,15 @@ class Engine:
         batch = pack(segments, self.target.device)
         began = time.perf_counter()
         logits = self.target.forward(batch, self.pool)
-        self.stats.forward_s += time.perf_counter() - began
+        forwarded = time.perf_counter()
+        self.stats.forward_s += forwarded - began
         spans, start = [], 0
         for segment in segments:
             if segment.decides:
                 spans.append(self._span(segment, start))
                 start += 1 + len(segment.block)
         decided = iter(decide(logits, spans))
+        self.stats.sample_s += time.perf_counter() - forwarded
         return [next(decided) if segment.decides else None for segment in segments]
 
     def _span(self, segment: Segment, start: int) -> Span:

@@ -51,5 +51,6 @@ class EngineStats:
     errors: int = 0
     step_s: float = 0.0  # moving average of the verify step
     forward_s: float = 0.0  # seconds inside the model forward, in all
+    sample_s: float = 0.0  # seconds choosing tokens from logits, in all
     busy_s: float = 0.0  # seconds inside step(), in all
     wait_s: float = 0.0  # seconds waiting for blocks, in all

@@ -120,6 +120,7 @@ class LocalPort:
             self._sessions[request_id].failures = 0
             if answer.tokens:
                 drafts[request_id] = Draft(answer.tokens, self._info.mechanism, False, draft_us)
+                self._counts.came(draft_us / 1e6, draft_us / 1e6)
             else:
                 missing[request_id] = "empty"
         self._counts.used += len(drafts)
@@ -155,6 +156,9 @@ class LocalPort:
                 pid=os.getpid(),
                 sessions=sum(s.key is not None for s in self._sessions.values()),
                 blocks_used=self._counts.used,
+                blocks_answered=self._counts.answered,
+                draft_s=self._counts.draft_s,
+                block_s=self._counts.block_s,
                 faults=dict(self._counts.faults),
             )
         ]

@@ -338,7 +338,10 @@ class RemotePort:
                 home.counts.faults["FAULT_INVALID"] += 1
                 continue
             seconds = session.answer(block, now_s)
-            if seconds is not None and (slowest is None or seconds > slowest):
+            if seconds is None:
+                continue
+            home.counts.came(block.draft_us / 1e6, seconds)
+            if slowest is None or seconds > slowest:
                 slowest = seconds
         if slowest is not None:
             home.arrived(slowest)

@@ -41,6 +41,9 @@ class LinkRecord:
     blocks_used: int = 0
     blocks_stale: int = 0
     blocks_late: int = 0
+    blocks_answered: int = 0
+    draft_s: float = 0.0
+    block_s: float = 0.0
     rtt_us: int = 0
     busy_share: float = 0.0
     faults: Mapping[str, int] = field(default_factory=dict)
@@ -48,12 +51,22 @@ class LinkRecord:
 
 @dataclass(slots=True)
 class BlockCounts:
-    """Of one drafter. late counts rows that ran without; stale counts blocks thrown away."""
+    """Of one drafter. late counts rows that ran without; stale counts blocks thrown away.
+    answered, draft_s, block_s: blocks that came, the seconds it took to compute them, and those
+    from asking to arrival, sums."""
 
     used: int = 0
     stale: int = 0
     late: int = 0
+    answered: int = 0
+    draft_s: float = 0.0
+    block_s: float = 0.0
     faults: Counter[str] = field(default_factory=Counter)
+
+    def came(self, draft_s: float, block_s: float) -> None:
+        self.answered += 1
+        self.draft_s += draft_s
+        self.block_s += block_s
 
 
 def link_status(record: LinkRecord) -> control_pb2.LinkStatus:
@@ -67,4 +80,7 @@ def link_status(record: LinkRecord) -> control_pb2.LinkStatus:
         blocks_used=record.blocks_used,
         blocks_stale=record.blocks_stale,
         blocks_late=record.blocks_late,
+        blocks_answered=record.blocks_answered,
+        draft_s=record.draft_s,
+        block_s=record.block_s,
     )

@@ -81,7 +81,7 @@ class VerifierStatus(_message.Message):
     def __init__(self, verifier: _Optional[str] = ..., pid: _Optional[int] = ..., running: _Optional[int] = ..., waiting: _Optional[int] = ..., free_blocks: _Optional[int] = ..., total_blocks: _Optional[int] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., engine: _Optional[_Union[EngineTotals, _Mapping]] = ..., cached_blocks: _Optional[int] = ...) -> None: ...
 
 class EngineTotals(_message.Message):
-    __slots__ = ("steps", "tokens", "drafted", "accepted", "prefill_tokens", "preemptions", "busy_s", "forward_s", "wait_s", "prefix_queries", "prefix_hits")
+    __slots__ = ("steps", "tokens", "drafted", "accepted", "prefill_tokens", "preemptions", "busy_s", "forward_s", "wait_s", "sample_s", "prefix_queries", "prefix_hits")
     STEPS_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     DRAFTED_FIELD_NUMBER: _ClassVar[int]
@@ -91,6 +91,7 @@ class EngineTotals(_message.Message):
     BUSY_S_FIELD_NUMBER: _ClassVar[int]
     FORWARD_S_FIELD_NUMBER: _ClassVar[int]
     WAIT_S_FIELD_NUMBER: _ClassVar[int]
+    SAMPLE_S_FIELD_NUMBER: _ClassVar[int]
     PREFIX_QUERIES_FIELD_NUMBER: _ClassVar[int]
     PREFIX_HITS_FIELD_NUMBER: _ClassVar[int]
     steps: int
@@ -102,12 +103,13 @@ class EngineTotals(_message.Message):
     busy_s: float
     forward_s: float
     wait_s: float
+    sample_s: float
     prefix_queries: int
     prefix_hits: int
-    def __init__(self, steps: _Optional[int] = ..., tokens: _Optional[int] = ..., drafted: _Optional[int] = ..., accepted: _Optional[int] = ..., prefill_tokens: _Optional[int] = ..., preemptions: _Optional[int] = ..., busy_s: _Optional[float] = ..., forward_s: _Optional[float] = ..., wait_s: _Optional[float] = ..., prefix_queries: _Optional[int] = ..., prefix_hits: _Optional[int] = ...) -> None: ...
+    def __init__(self, steps: _Optional[int] = ..., tokens: _Optional[int] = ..., drafted: _Optional[int] = ..., accepted: _Optional[int] = ..., prefill_tokens: _Optional[int] = ..., preemptions: _Optional[int] = ..., busy_s: _Optional[float] = ..., forward_s: _Optional[float] = ..., wait_s: _Optional[float] = ..., sample_s: _Optional[float] = ..., prefix_queries: _Optional[int] = ..., prefix_hits: _Optional[int] = ...) -> None: ...
 
 class LinkStatus(_message.Message):
-    __slots__ = ("drafter", "mechanism", "up", "pid", "frames_sent", "frames_received", "blocks_used", "blocks_stale", "blocks_late")
+    __slots__ = ("drafter", "mechanism", "up", "pid", "frames_sent", "frames_received", "blocks_used", "blocks_stale", "blocks_late", "blocks_answered", "draft_s", "block_s")
     DRAFTER_FIELD_NUMBER: _ClassVar[int]
     MECHANISM_FIELD_NUMBER: _ClassVar[int]
     UP_FIELD_NUMBER: _ClassVar[int]
@@ -117,6 +119,9 @@ class LinkStatus(_message.Message):
     BLOCKS_USED_FIELD_NUMBER: _ClassVar[int]
     BLOCKS_STALE_FIELD_NUMBER: _ClassVar[int]
     BLOCKS_LATE_FIELD_NUMBER: _ClassVar[int]
+    BLOCKS_ANSWERED_FIELD_NUMBER: _ClassVar[int]
+    DRAFT_S_FIELD_NUMBER: _ClassVar[int]
+    BLOCK_S_FIELD_NUMBER: _ClassVar[int]
     drafter: str
     mechanism: str
     up: bool
@@ -126,4 +131,7 @@ class LinkStatus(_message.Message):
     blocks_used: int
     blocks_stale: int
     blocks_late: int
-    def __init__(self, drafter: _Optional[str] = ..., mechanism: _Optional[str] = ..., up: bool = ..., pid: _Optional[int] = ..., frames_sent: _Optional[int] = ..., frames_received: _Optional[int] = ..., blocks_used: _Optional[int] = ..., blocks_stale: _Optional[int] = ..., blocks_late: _Optional[int] = ...) -> None: ...
+    blocks_answered: int
+    draft_s: float
+    block_s: float
+    def __init__(self, drafter: _Optional[str] = ..., mechanism: _Optional[str] = ..., up: bool = ..., pid: _Optional[int] = ..., frames_sent: _Optional[int] = ..., frames_received: _Optional[int] = ..., blocks_used: _Optional[int] = ..., blocks_stale: _Optional[int] = ..., blocks_late: _Optional[int] = ..., blocks_answered: _Optional[int] = ..., draft_s: _Optional[float] = ..., block_s: _Optional[float] = ...) -> None: ...
