@@ -6,7 +6,7 @@ what to do instead, or nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 FOREIGN: dict[str, str] = {
     # vLLM
@@ -85,12 +85,12 @@ def normalised(arguments: Sequence[str]) -> list[str]:
     return out
 
 
-def refusal(arguments: Sequence[str]) -> str | None:
+def refusal(arguments: Sequence[str], foreign: Mapping[str, str] = FOREIGN) -> str | None:
     """One line for the first foreign flag among the arguments, or None."""
     for argument in arguments:
         name = argument.partition("=")[0]
-        if name in FOREIGN:
-            nearest = FOREIGN[name]
+        if name in foreign:
+            nearest = foreign[name]
             return f"{name} is not supported" + (f"; nearest: {nearest}" if nearest else "")
         if name.startswith("--speculative-config."):
             return f"{name} is not supported; nearest: --speculative-config with a JSON object"

@@ -14,9 +14,9 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from cluster.cli import models
+from cluster.cli import bench, models
 from cluster.cli.flags import BY_NAME, help_of
-from cluster.cli.foreign import normalised, refusal
+from cluster.cli.foreign import FOREIGN, normalised, refusal
 from cluster.cli.options import FlagError, app_args
 
 API_KEY = "PILOTFISH_API_KEY"
@@ -31,6 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(models.app, name="models")
+app.command()(bench.bench)
 
 ApiKey = Annotated[
     str | None,
@@ -170,7 +171,8 @@ def _fail(message: str, code: int) -> NoReturn:
 
 def main() -> None:
     arguments = normalised(sys.argv[1:])
-    if arguments[:1] == ["serve"] and (line := refusal(arguments[1:])) is not None:
+    foreign = {"serve": FOREIGN, "bench": bench.FOREIGN}.get("".join(arguments[:1]), {})
+    if (line := refusal(arguments[1:], foreign)) is not None:
         _fail(line, 2)
     app(args=arguments, prog_name="pilotfish")
 
