@@ -66,6 +66,8 @@ class EngineTotals:
 
 @dataclass(frozen=True, slots=True)
 class VerifierStatus:
+    """executor: what computes: "native", "eager", or "building" (eager until it is native)."""
+
     verifier: str
     pid: int
     running: int
@@ -74,6 +76,8 @@ class VerifierStatus:
     total_blocks: int
     links: tuple[LinkStatus, ...]
     engine: EngineTotals = EngineTotals()
+    executor: str = ""
+    executor_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +121,8 @@ def _verifier(message: pb.VerifierStatus) -> VerifierStatus:
         total_blocks=message.total_blocks,
         links=tuple(_link(link) for link in message.links),
         engine=_totals(message.engine),
+        executor=message.executor,
+        executor_reason=message.executor_reason,
     )
 
 

@@ -17,12 +17,18 @@ SpanSink = Callable[[tuple[str, str], str, int, int, dict[str, str | int | float
 class EngineOptions:
     """One verifier's engine.
 
+    tensor_parallel_size: ranks that share the target; this engine is rank 0 of them.
     dtype: "auto" takes bfloat16 where the device has units for it, else float32 (ADR 0002).
     max_num_batched_tokens: rows of one forward, drafts included.
-    kv_cache_memory_bytes: None sizes the pool for max_num_seqs, within a quarter of free memory.
+    max_num_queued_tokens: of all requests that wait; None is no bound.
+    kv_cache_memory_bytes: None sizes the pool for max_num_seqs, within a share of the free memory
+        (`actors.engine.sizing`).
     speculative: the drafter's configuration; None serves standard decode alone.
     placement: "remote" drafters register with the policy; "colocated" lives in this process.
     depth: D until the first policy snapshot arrives.
+    enforce_eager: transformers' own classes, never the native executor.
+    batch_invariant: nothing but the native executor, so that bits depend on a request alone.
+    compile_cache: folder of compiled executors; empty builds one for this process alone.
     """
 
     model_path: str
@@ -30,6 +36,7 @@ class EngineOptions:
     served_model_name: str = ""
     tokenizer_path: str = ""
     revision: str | None = None
+    tensor_parallel_size: int = 1
     dtype: Literal["auto", "bfloat16", "float32", "float64"] = "auto"
     device: str = "cpu"
     threads: int | None = None
@@ -37,10 +44,15 @@ class EngineOptions:
     max_num_seqs: int = 32
     max_num_batched_tokens: int = 512
     max_num_queued_reqs: int = 1024
+    max_num_queued_tokens: int | None = None
     block_size: int = 16
     kv_cache_memory_bytes: int | None = None
+    enable_prefix_caching: bool = True
     speculative: DrafterConfig | None = None
     placement: Literal["remote", "colocated"] = "remote"
     taps: tuple[int, ...] = ()
     depth: int = 0
+    enforce_eager: bool = False
+    batch_invariant: bool = False
+    compile_cache: str = ""
     extra: dict[str, str] = field(default_factory=dict)

@@ -59,7 +59,7 @@ class Status(_message.Message):
     def __init__(self, snapshot: _Optional[_Union[PolicySnapshot, _Mapping]] = ..., verifiers: _Optional[_Iterable[_Union[VerifierStatus, _Mapping]]] = ...) -> None: ...
 
 class VerifierStatus(_message.Message):
-    __slots__ = ("verifier", "pid", "running", "waiting", "free_blocks", "total_blocks", "links", "engine", "cached_blocks")
+    __slots__ = ("verifier", "pid", "running", "waiting", "free_blocks", "total_blocks", "links", "engine", "cached_blocks", "executor", "executor_reason")
     VERIFIER_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     RUNNING_FIELD_NUMBER: _ClassVar[int]
@@ -69,6 +69,8 @@ class VerifierStatus(_message.Message):
     LINKS_FIELD_NUMBER: _ClassVar[int]
     ENGINE_FIELD_NUMBER: _ClassVar[int]
     CACHED_BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    EXECUTOR_FIELD_NUMBER: _ClassVar[int]
+    EXECUTOR_REASON_FIELD_NUMBER: _ClassVar[int]
     verifier: str
     pid: int
     running: int
@@ -78,7 +80,9 @@ class VerifierStatus(_message.Message):
     links: _containers.RepeatedCompositeFieldContainer[LinkStatus]
     engine: EngineTotals
     cached_blocks: int
-    def __init__(self, verifier: _Optional[str] = ..., pid: _Optional[int] = ..., running: _Optional[int] = ..., waiting: _Optional[int] = ..., free_blocks: _Optional[int] = ..., total_blocks: _Optional[int] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., engine: _Optional[_Union[EngineTotals, _Mapping]] = ..., cached_blocks: _Optional[int] = ...) -> None: ...
+    executor: str
+    executor_reason: str
+    def __init__(self, verifier: _Optional[str] = ..., pid: _Optional[int] = ..., running: _Optional[int] = ..., waiting: _Optional[int] = ..., free_blocks: _Optional[int] = ..., total_blocks: _Optional[int] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., engine: _Optional[_Union[EngineTotals, _Mapping]] = ..., cached_blocks: _Optional[int] = ..., executor: _Optional[str] = ..., executor_reason: _Optional[str] = ...) -> None: ...
 
 class EngineTotals(_message.Message):
     __slots__ = ("steps", "tokens", "drafted", "accepted", "prefill_tokens", "preemptions", "busy_s", "forward_s", "wait_s", "sample_s", "prefix_queries", "prefix_hits")

@@ -1,0 +1,117 @@
+"""Compiling the executor: in seconds, once per machine and version, in a process of low priority.
+
+The library is cached under a fingerprint of the sources, the compiler, its flags and the CPU, so
+that nothing stale or foreign is ever loaded; a build that two processes start at once ends in one
+file, moved into place whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+from pathlib import Path
+
+from actors.engine.errors import EngineError
+from actors.engine.native.library import Library
+
+SOURCES = Path(__file__).parent / "src"
+MAIN = "forward.cpp"
+FLAGS = ("-O3", "-march=native", "-std=c++17", "-fPIC", "-shared", "-pthread")
+COMPILERS = ("c++", "g++", "clang++")
+TIMEOUT_S = 300.0
+NICENESS = 10
+
+
+class BuildError(EngineError):
+    """The executor cannot be compiled here; the message says why."""
+
+
+def find_compiler(environ: Mapping[str, str] = os.environ) -> str:
+    """$CXX, else the first C++ compiler on the path; empty when there is none."""
+    names = (environ["CXX"],) if environ.get("CXX") else COMPILERS
+    return next((found for name in names if (found := shutil.which(name))), "")
+
+
+def fingerprint(compiler: str) -> str:
+    """Digest of everything that decides about the library's code."""
+    version = subprocess.run([compiler, "--version"], capture_output=True, timeout=30, check=False)
+    digest = hashlib.sha256()
+    for part in (version.stdout, " ".join(FLAGS).encode(), _cpu().encode()):
+        digest.update(len(part).to_bytes(8, "little") + part)
+    for path in sorted(SOURCES.iterdir()):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:32]
+
+
+def _cpu() -> str:
+    """What -march=native looks at."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    wanted = ("model name", "flags", "Features")
+    return "\n".join(sorted({line for line in lines if line.startswith(wanted)}))
+
+
+def cached(folder: Path, compiler: str) -> Path:
+    """Where the library lies, or will."""
+    return folder / f"executor-{fingerprint(compiler)}.so"
+
+
+def build(folder: Path, compiler: str = "") -> Path:
+    """The library's path, compiled if it is not there. Raises BuildError."""
+    compiler = compiler or find_compiler()
+    if not compiler:
+        raise BuildError("there is no C++ compiler (install g++ or clang++, or set CXX)")
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path = cached(folder, compiler)
+        if path.exists():
+            return path
+        with tempfile.TemporaryDirectory(dir=folder) as work:
+            fresh = Path(work) / path.name
+            _compile(compiler, fresh)
+            os.replace(fresh, path)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise BuildError(f"the executor cannot be built: {error}") from error
+    return path
+
+
+def _compile(compiler: str, output: Path) -> None:
+    command = [compiler, *FLAGS, str(SOURCES / MAIN), "-o", str(output)]
+    if nice := shutil.which("nice"):
+        command = [nice, "-n", str(NICENESS), *command]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    if done.returncode:
+        tail = "\n".join(done.stderr.strip().splitlines()[-5:])
+        raise BuildError(f"{compiler} ended with {done.returncode}:\n{tail}")
+
+
+def load(folder: Path, compiler: str = "") -> Library:
+    """Build if need be and load. Raises BuildError."""
+    path = build(folder, compiler)
+    try:
+        return Library(path)
+    except OSError as error:
+        raise BuildError(f"{path} cannot be loaded: {error}") from error
+
+
+def load_in_background(folder: Path) -> Future[Library]:
+    """`load` on a thread of its own, so that the model is read meanwhile."""
+    future: Future[Library] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(load(folder))
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=work, name="pilotfish-build", daemon=True).start()
+    return future

@@ -1,0 +1,44 @@
+"""Proof, before serving, that the executor computes the model: one short forward of both."""
+
+from __future__ import annotations
+
+import torch
+
+from actors.engine.batch import AttentionSpan, StepBatch
+from actors.engine.errors import ModelLoadError
+from actors.engine.kv import BlockTable, KVPool
+from actors.engine.native.target import NativeTarget
+from actors.engine.target import Target
+
+ROWS = 8
+TOLERANCE = {torch.bfloat16: 5e-2, torch.float32: 1e-3}
+
+
+@torch.inference_mode()
+def check(native: NativeTarget, eager: Target) -> None:
+    """Raises ModelLoadError when the logits differ by more than rounding explains.
+
+    By norm and without the first row, which sees itself alone and tells nothing of attention.
+    Runs where nothing else uses the eager model: it changes its attention for a moment.
+    """
+    info = eager.info
+    pool = KVPool(info.spec, 1, ROWS, info.dtype, "cpu", eager.feature_dim)
+    table = BlockTable(ROWS, "cpu")
+    table.extend([0])
+    ids = [(7 * i + 1) % info.vocab_size for i in range(ROWS)]
+    probe = StepBatch(
+        ids=torch.tensor([ids]),
+        positions=torch.arange(ROWS)[None],
+        slots=table.slots(0, ROWS),
+        keep=torch.arange(ROWS),
+        spans=(AttentionSpan(0, ROWS, ROWS, table),),
+    )
+    ours = native.forward(probe, pool).float()
+    theirs = eager.reference(probe).float()
+    off = ((ours - theirs)[1:].norm() / theirs[1:].norm().clamp(min=1e-6)).item()
+    if not off <= TOLERANCE[info.dtype]:
+        raise ModelLoadError(
+            f"the native executor differs from transformers' model by {off:.1e} of the logits' "
+            "norm",
+            param="model",
+        )

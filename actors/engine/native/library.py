@@ -1,0 +1,76 @@
+"""The border to the compiled executor: src/abi.h, field by field."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+ABI = 1
+_P, _I, _F = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
+
+
+class Model(ctypes.Structure):
+    """PilotfishModel."""
+
+    _fields_ = (
+        *((name, _I) for name in ("rounds", "hidden", "inter", "heads", "kv_heads", "head_dim")),
+        *((name, _I) for name in ("vocab", "layers", "max_positions")),
+        *((name, _F) for name in ("epsilon", "scale")),
+        *((name, _P) for name in ("cosines", "sines", "embedding", "norm", "head")),
+    )
+
+
+class Layer(ctypes.Structure):
+    """PilotfishLayer."""
+
+    _fields_ = (
+        *((name, _P) for name in ("qkv", "qkv_bias", "out", "out_bias", "gate_up", "down")),
+        *((name, _P) for name in ("attention_norm", "mlp_norm", "query_norm", "key_norm")),
+        ("window", _I),
+    )
+
+
+class Step(ctypes.Structure):
+    """PilotfishStep."""
+
+    _fields_ = (
+        ("rows", _I),
+        *((name, _P) for name in ("ids", "positions", "slots")),
+        ("spans", _I),
+        *((name, _P) for name in ("starts", "stops", "tables", "keys", "values")),
+        ("kept", _I),
+        *((name, _P) for name in ("keep", "logits")),
+        ("taps", _I),
+        *((name, _P) for name in ("tap", "features")),
+    )
+
+
+class Library:
+    """The functions of a compiled library. Calls release the interpreter lock."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._dll = ctypes.CDLL(str(path))
+        self._declare("pilotfish_abi", _I)
+        found = int(self._dll.pilotfish_abi())
+        if found != ABI:
+            raise OSError(f"{path} speaks version {found} of the interface, {ABI} is expected")
+        self._declare("pilotfish_create", _P, ctypes.POINTER(Model), ctypes.POINTER(Layer), _I)
+        self._declare("pilotfish_destroy", None, _P)
+        self._declare("pilotfish_forward", _I, _P, ctypes.POINTER(Step))
+
+    def _declare(self, name: str, result: Any, *arguments: Any) -> None:
+        function = getattr(self._dll, name)
+        function.restype, function.argtypes = result, list(arguments)
+
+    def create(self, model: Model, layers: Any, threads: int) -> int:
+        """layers: a ctypes array of Layer. What they point at must outlive the executor."""
+        return int(self._dll.pilotfish_create(model, layers, threads))
+
+    def destroy(self, executor: int) -> None:
+        self._dll.pilotfish_destroy(executor)
+
+    def forward(self, executor: int, step: Step) -> int:
+        """0, or 1 when a position lies outside the rotary table."""
+        return int(self._dll.pilotfish_forward(executor, step))

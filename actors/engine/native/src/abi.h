@@ -1,0 +1,67 @@
+// What crosses the border to Python (library.py mirrors it field by field). Pointers stay the
+// caller's; integers are 64 bits wide.
+#pragma once
+
+#include <cstdint>
+
+extern "C" {
+
+struct PilotfishModel {
+  int64_t rounds;  // 1: weights, cache and rounding in bfloat16; 0: float32 throughout
+  int64_t hidden;
+  int64_t inter;
+  int64_t heads;
+  int64_t kv_heads;
+  int64_t head_dim;
+  int64_t vocab;
+  int64_t layers;
+  int64_t max_positions;
+  float epsilon;
+  float scale;            // of attention scores
+  const float* cosines;   // [max_positions][head_dim]
+  const float* sines;     // [max_positions][head_dim]
+  const void* embedding;  // [vocab][hidden], not packed
+  const float* norm;      // [hidden]
+  const void* head;       // packed [hidden → vocab]
+};
+
+struct PilotfishLayer {
+  const void* qkv;        // packed [hidden → (heads + 2 kv_heads) head_dim]
+  const float* qkv_bias;  // padded to panels, or null
+  const void* out;        // packed [heads head_dim → hidden]
+  const float* out_bias;
+  const void* gate_up;    // packed [hidden → 2 inter], panels of gate and up by turns
+  const void* down;       // packed [inter → hidden]
+  const float* attention_norm;  // [hidden]
+  const float* mlp_norm;        // [hidden]
+  const float* query_norm;      // [head_dim] or null
+  const float* key_norm;        // [head_dim] or null
+  int64_t window;               // keys a row sees, 0: all
+};
+
+// One forward. The rows of a span are the newest of its sequence, in order.
+struct PilotfishStep {
+  int64_t rows;
+  const int64_t* ids;        // [rows]
+  const int64_t* positions;  // [rows]
+  const int64_t* slots;      // [rows] where each row's keys and values go
+  int64_t spans;
+  const int64_t* starts;         // [spans] first row
+  const int64_t* stops;          // [spans] after the last row
+  const int64_t* const* tables;  // [spans] the slot of each token of the sequence
+  void* const* keys;    // [layers] pools [slots][kv_heads][head_dim]
+  void* const* values;  // [layers]
+  int64_t kept;
+  const int64_t* keep;  // [kept] rows whose logits are wanted
+  float* logits;        // [kept][vocab padded to 16]
+  int64_t taps;
+  const int64_t* tap;  // [taps] 0: the embedding, i: the output of layer i-1
+  void* features;      // bfloat16 [slots][taps * hidden], or null
+};
+
+int64_t pilotfish_abi();
+void* pilotfish_create(const PilotfishModel*, const PilotfishLayer*, int64_t threads);
+void pilotfish_destroy(void*);
+// Returns 0, or 1 when a position lies outside the table.
+int64_t pilotfish_forward(void*, const PilotfishStep*);
+}

@@ -1,0 +1,287 @@
+// A dense decoder (Llama, Mistral, Qwen2, Qwen3) over packed rows and a paged cache, on the CPU.
+//
+// One call is one step of the engine. The team walks through the phases together, a barrier after
+// each; within a phase the work is dealt out by tickets, so a core that is busy elsewhere does less.
+#include <atomic>
+#include <memory>
+
+#include "abi.h"
+#include "attention.h"
+#include "gemm.h"
+#include "rows.h"
+#include "team.h"
+
+namespace pilotfish {
+namespace {
+
+constexpr int64_t ABI = 1;
+
+long padded(long n) { return (n + PANEL - 1) / PANEL * PANEL; }
+long panels(long n) { return padded(n) / PANEL; }
+
+class Executor {
+ public:
+  virtual ~Executor() = default;
+  virtual int64_t forward(const PilotfishStep& step) = 0;
+};
+
+template <class T>
+class Decoder final : public Executor {
+ public:
+  Decoder(const PilotfishModel& model, const PilotfishLayer* layers, int threads)
+      : m_(model), layers_(layers, layers + model.layers), team_(threads), members_(threads) {
+    query_ = m_.heads * m_.head_dim;
+    qkv_ = query_ + 2 * m_.kv_heads * m_.head_dim;
+    tickets_ = std::make_unique<std::atomic<long>[]>(PHASES * m_.layers + 1);
+  }
+
+  int64_t forward(const PilotfishStep& step) override {
+    for (long r = 0; r < step.rows; ++r) {
+      if (step.positions[r] < 0 || step.positions[r] >= m_.max_positions) return 1;
+    }
+    fit(step);
+    team_.run([&](int member) { walk(step, members_[member]); });
+    return 0;
+  }
+
+ private:
+  static constexpr int PHASES = 5;  // per layer that deal tickets
+
+  struct Member {
+    AttentionScratch attention;
+    std::vector<float> panel;
+  };
+
+  struct Task {
+    long span, row0, row1;
+  };
+
+  void fit(const PilotfishStep& step) {
+    const size_t rows = size_t(step.rows);
+    hidden_.resize(rows * padded(m_.hidden));
+    normed_.resize(rows * padded(m_.hidden));
+    projected_.resize(rows * padded(std::max<long>(qkv_, 2 * padded(m_.inter))));
+    mixed_.resize(rows * padded(std::max<long>(query_, m_.inter)));
+    for (auto& member : members_)
+      member.panel.resize(PANEL * std::max<long>({m_.hidden, m_.inter, query_}));
+    for (long i = 0; i < PHASES * m_.layers + 1; ++i) tickets_[i].store(0);
+    tasks_.clear();
+    const long group = m_.heads / m_.kv_heads;
+    const long most = std::max<long>(1, QUERIES / group);
+    for (long s = 0; s < step.spans; ++s) {
+      for (long r = step.starts[s]; r < step.stops[s]; r += most)
+        tasks_.push_back({s, r, std::min<long>(r + most, step.stops[s])});
+    }
+  }
+
+  // Units 0 … units-1 dealt out `grain` at a time.
+  template <class Work>
+  void deal(long phase, long units, long grain, Work work) {
+    auto& ticket = tickets_[phase];
+    while (true) {
+      const long from = ticket.fetch_add(grain);
+      if (from >= units) return;
+      work(from, std::min(from + grain, units));
+    }
+  }
+
+  // Panels taken at a time: two turns a member, more when there is much to balance.
+  long grain(long count, long rows) const {
+    const long turns = team_.size() * (rows >= EXPAND_FROM ? 6 : 2);
+    return std::max<long>(1, (count + turns - 1) / turns);
+  }
+
+  void walk(const PilotfishStep& step, Member& me) {
+    const int self = int(&me - members_.data());
+    embed(step, self);
+    team_.barrier();
+    for (long l = 0; l < m_.layers; ++l) layer(step, me, self, l);
+    for (long i = self; i < step.kept; i += team_.size())
+      rms_norm<T>(&hidden_[step.keep[i] * padded(m_.hidden)], m_.norm, m_.hidden, m_.epsilon,
+                  &normed_[i * padded(m_.hidden)]);
+    team_.barrier();
+    if (step.kept == 0) return;
+    const Weights<T> head{static_cast<const T*>(m_.head), m_.hidden, nullptr};
+    const long count = panels(m_.vocab);
+    deal(PHASES * m_.layers, count, grain(count, step.kept), [&](long first, long last) {
+      multiply(int(step.kept), normed_.data(), padded(m_.hidden), head, first, last, step.logits,
+               padded(m_.vocab), me.panel.data());
+    });
+  }
+
+  void embed(const PilotfishStep& step, int self) {
+    for (long r = self; r < step.rows; r += team_.size()) {
+      const T* from = static_cast<const T*>(m_.embedding) + step.ids[r] * m_.hidden;
+      for (long i = 0; i < m_.hidden; i += LANES)
+        store(&hidden_[r * padded(m_.hidden) + i], load(from + i));
+      tap(step, r, 0);
+    }
+  }
+
+  // Copies a row of the residual stream to its features, where layer boundary `index` is tapped.
+  void tap(const PilotfishStep& step, long row, long index) {
+    for (long t = 0; t < step.taps; ++t) {
+      if (step.tap[t] != index) continue;
+      bf16* to = static_cast<bf16*>(step.features) +
+                 (step.slots[row] * step.taps + t) * m_.hidden;
+      for (long i = 0; i < m_.hidden; i += LANES)
+        store(to + i, load(&hidden_[row * padded(m_.hidden) + i]));
+    }
+  }
+
+  void normalize(const PilotfishStep& step, int self, const float* weight) {
+    for (long r = self; r < step.rows; r += team_.size())
+      rms_norm<T>(&hidden_[r * padded(m_.hidden)], weight, m_.hidden, m_.epsilon,
+                  &normed_[r * padded(m_.hidden)]);
+    team_.barrier();
+  }
+
+  void layer(const PilotfishStep& step, Member& me, int self, long index) {
+    const PilotfishLayer& l = layers_[index];
+    const long phase = PHASES * index;
+    normalize(step, self, l.attention_norm);
+    project_qkv(step, me, l, phase);
+    team_.barrier();
+    for (long r = self; r < step.rows; r += team_.size()) place(step, l, index, r);
+    team_.barrier();
+    attention(step, me, l, index, phase + 1);
+    team_.barrier();
+    add(step, me, mixed_.data(), padded(query_), {static_cast<const T*>(l.out), query_, l.out_bias},
+        phase + 2);
+    team_.barrier();
+    normalize(step, self, l.mlp_norm);
+    gate(step, me, l, phase + 3);
+    team_.barrier();
+    add(step, me, mixed_.data(), padded(m_.inter),
+        {static_cast<const T*>(l.down), m_.inter, nullptr}, phase + 4);
+    team_.barrier();
+    if (step.taps == 0) return;
+    for (long r = self; r < step.rows; r += team_.size()) tap(step, r, index + 1);
+  }
+
+  void project_qkv(const PilotfishStep& step, Member& me, const PilotfishLayer& l, long phase) {
+    const Weights<T> w{static_cast<const T*>(l.qkv), m_.hidden, l.qkv_bias};
+    const long stride = padded(qkv_), count = panels(qkv_);
+    deal(phase, count, grain(count, step.rows), [&](long first, long last) {
+      multiply(int(step.rows), normed_.data(), padded(m_.hidden), w, first, last,
+               projected_.data(), stride, me.panel.data());
+      for (long r = 0; r < step.rows; ++r) {
+        for (long i = first * PANEL; i < last * PANEL; i += LANES) {
+          float* at = &projected_[r * stride + i];
+          const Lanes v = load(at);
+          store(at, as<T>(w.bias ? v + load(w.bias + i) : v));
+        }
+      }
+    });
+  }
+
+  // Norms and rotates a row's queries and keys; writes its keys and values into the cache.
+  void place(const PilotfishStep& step, const PilotfishLayer& l, long index, long row) {
+    const long dim = m_.head_dim;
+    float* x = &projected_[row * padded(qkv_)];
+    const float* cosine = m_.cosines + step.positions[row] * dim;
+    const float* sine = m_.sines + step.positions[row] * dim;
+    for (long h = 0; h < m_.heads + m_.kv_heads; ++h) {
+      const float* weight = h < m_.heads ? l.query_norm : l.key_norm;
+      if (weight) rms_norm<T>(x + h * dim, weight, dim, m_.epsilon, x + h * dim);
+      rotate<T>(x + h * dim, cosine, sine, dim);
+    }
+    const long at = step.slots[row] * m_.kv_heads * dim;
+    T* keys = static_cast<T*>(step.keys[index]) + at;
+    T* values = static_cast<T*>(step.values[index]) + at;
+    for (long i = 0; i < m_.kv_heads * dim; i += LANES) {
+      store(keys + i, load(x + query_ + i));
+      store(values + i, load(x + query_ + m_.kv_heads * dim + i));
+    }
+  }
+
+  void attention(const PilotfishStep& step, Member& me, const PilotfishLayer& l, long index,
+                 long phase) {
+    const long group = m_.heads / m_.kv_heads;
+    const long units = long(tasks_.size()) * m_.kv_heads;
+    deal(phase, units, 1, [&](long from, long) {
+      const Task& task = tasks_[tasks_.size() - 1 - from / m_.kv_heads];  // the longest first
+      const long kv_head = from % m_.kv_heads;
+      const auto rows = m_.head_dim == 64    ? attend_rows<T, 64>
+                        : m_.head_dim == 128 ? attend_rows<T, 128>
+                                             : attend_rows<T, 0>;
+      rows({m_.head_dim, kv_head * group, group, m_.scale, l.window}, task.row0, task.row1,
+           step.positions, projected_.data(), padded(qkv_),
+           static_cast<const T*>(step.keys[index]), static_cast<const T*>(step.values[index]),
+           step.tables[task.span], m_.kv_heads, kv_head, mixed_.data(), padded(query_),
+           me.attention);
+    });
+  }
+
+  // The residual stream plus a projection.
+  void add(const PilotfishStep& step, Member& me, const float* a, long lda, const Weights<T>& w,
+           long phase) {
+    const long stride = padded(m_.hidden), count = panels(m_.hidden);
+    deal(phase, count, grain(count, step.rows), [&](long first, long last) {
+      multiply(int(step.rows), a, lda, w, first, last, normed_.data(), stride, me.panel.data());
+      for (long r = 0; r < step.rows; ++r) {
+        for (long i = first * PANEL; i < last * PANEL; i += LANES) {
+          const Lanes v = load(&normed_[r * stride + i]);
+          const Lanes whole = as<T>(w.bias ? v + load(w.bias + i) : v);
+          float* at = &hidden_[r * stride + i];
+          store(at, as<T>(load(at) + whole));
+        }
+      }
+    });
+  }
+
+  // Panels come in pairs, gate then up; each pair is one panel of the MLP's middle.
+  void gate(const PilotfishStep& step, Member& me, const PilotfishLayer& l, long phase) {
+    const Weights<T> w{static_cast<const T*>(l.gate_up), m_.hidden, nullptr};
+    const long pairs = panels(m_.inter), stride = 2 * padded(m_.inter);
+    deal(phase, pairs, grain(pairs, step.rows), [&](long first, long last) {
+      multiply(int(step.rows), normed_.data(), padded(m_.hidden), w, 2 * first, 2 * last,
+               projected_.data(), stride, me.panel.data());
+      for (long r = 0; r < step.rows; ++r) {
+        for (long p = first; p < last; ++p) {
+          const float* from = &projected_[r * stride + 2 * p * PANEL];
+          float* to = &mixed_[r * padded(m_.inter) + p * PANEL];
+          for (long i = 0; i < PANEL; i += LANES)
+            store(to + i, gated<T>(load(from + i), load(from + PANEL + i)));
+        }
+      }
+    });
+  }
+
+  const PilotfishModel m_;
+  const std::vector<PilotfishLayer> layers_;
+  Team team_;
+  std::vector<Member> members_;
+  long query_ = 0, qkv_ = 0;
+  std::unique_ptr<std::atomic<long>[]> tickets_;
+  std::vector<Task> tasks_;
+  std::vector<float> hidden_;     // [rows][hidden] the residual stream, values of type T
+  std::vector<float> normed_;     // [rows][hidden] a norm's output; scratch while it is not needed
+  std::vector<float> projected_;  // [rows][qkv] or [rows][2 inter]
+  std::vector<float> mixed_;      // [rows][heads * head_dim] or [rows][inter]
+};
+
+}  // namespace
+}  // namespace pilotfish
+
+extern "C" {
+
+int64_t pilotfish_abi() { return pilotfish::ABI; }
+
+void* pilotfish_create(const PilotfishModel* model, const PilotfishLayer* layers, int64_t threads) {
+  using namespace pilotfish;
+  Executor* made = nullptr;
+  if (model->rounds) {
+    made = new Decoder<bf16>(*model, layers, int(threads));
+  } else {
+    made = new Decoder<float>(*model, layers, int(threads));
+  }
+  return made;
+}
+
+void pilotfish_destroy(void* executor) { delete static_cast<pilotfish::Executor*>(executor); }
+
+int64_t pilotfish_forward(void* executor, const PilotfishStep* step) {
+  return static_cast<pilotfish::Executor*>(executor)->forward(*step);
+}
+}
