@@ -19,6 +19,7 @@ import functools
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 HIGH_BITS = 31  # of v, from `high_bits`; the low ones come from `uniform`
@@ -103,9 +104,14 @@ def token_codes(size: int, device: torch.device) -> torch.Tensor:
 def high_bits(key: NoiseKey, codes: torch.Tensor) -> torch.Tensor:
     """floor(v * 2^31) of the tokens with these codes: int32, the same shape, a new tensor.
 
-    int32 has no logical shift, so shifts are masked. The last one need not be: with an arithmetic
-    shift the 31 bits kept are still uniform (the sign and they determine the input).
+    The last shift is arithmetic: the 31 bits kept are still uniform (the sign and they determine
+    the input), and a device whose integers are signed saves a mask.
     """
+    return _high_bits_cpu(key, codes) if codes.device.type == "cpu" else _high_bits(key, codes)
+
+
+def _high_bits(key: NoiseKey, codes: torch.Tensor) -> torch.Tensor:
+    """torch's int32 has no logical shift, so shifts are masked."""
     x = torch.bitwise_xor(codes, _signed(key.offset))
     t = torch.bitwise_right_shift(x, 16)
     x.bitwise_xor_(t.bitwise_and_(0xFFFF)).mul_(_signed(key.multiplier))
@@ -113,3 +119,19 @@ def high_bits(key: NoiseKey, codes: torch.Tensor) -> torch.Tensor:
     x.bitwise_xor_(t.bitwise_and_(0x1FFFF)).mul_(_MUL32)
     torch.bitwise_right_shift(x, 16, out=t)
     return x.bitwise_xor_(t).bitwise_and_(0x7FFFFFFF)
+
+
+def _high_bits_cpu(key: NoiseKey, codes: torch.Tensor) -> torch.Tensor:
+    """The same in numpy, whose integers are unsigned too: half the time of a whole row."""
+    u32 = np.uint32
+    x = codes.numpy().view(u32) ^ u32(key.offset)
+    t = x >> u32(16)
+    x ^= t
+    x *= u32(key.multiplier)
+    np.right_shift(x, u32(15), out=t)
+    x ^= t
+    x *= u32(_MUL32)
+    np.right_shift(x.view(np.int32), 16, out=t.view(np.int32))
+    x ^= t
+    x &= u32(0x7FFFFFFF)
+    return torch.from_numpy(x.view(np.int32))

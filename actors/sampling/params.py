@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 MAX_SEED = 2**64 - 1
+MIN_REPETITION_PENALTY = 0.01  # logits are divided by it, in fp32: far below it they overflow
+MAX_REPETITION_PENALTY = 100.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,9 @@ import math
 import torch
 
 from actors.sampling.params import SamplingParams
-from actors.sampling.rank import largest
+from actors.sampling.rank import largest, sum_where
 
+_SURELY = 1.0 + 2.0**-12  # more than all rounding of fp32 sums over a vocabulary
 _LOOK = 256
 _BINS = 4096
 _BINS_PER_UNIT = 64.0  # of (top - l) / T: 64 units span e^-64, far below any mass that counts
@@ -44,6 +45,21 @@ def support(
         values, kept = _nucleus(values, top, params)
         ids = kept if ids is None else ids[kept]
     return values, ids
+
+
+def in_nucleus(token: int, row: torch.Tensor, p: torch.Tensor, top_p: float) -> bool | None:
+    """Whether top_p alone keeps a token, for a fraction of what finding the nucleus costs; None
+    where fp32 cannot tell.
+
+    p: exp((row - top) / T), fp32 [V], to a relative 2^-16 where it counts.
+    """
+    value = row[token]
+    ties = int((row[:token] == value).count_nonzero())
+    before = sum_where(p, row > value) + ties * float(p[token])
+    goal = top_p * float(p.sum())
+    if before * _SURELY < goal:
+        return True
+    return False if before >= goal * _SURELY else None
 
 
 def weights(values: torch.Tensor, top: float, temperature: float) -> torch.Tensor:

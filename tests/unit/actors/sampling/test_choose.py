@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.sampling import choose
+from actors.sampling import choose, race
 from actors.sampling.choose import BadLogits, choose_row
 from actors.sampling.params import MAX_SEED, SamplingParams
 from tests.unit.actors.sampling import reference
@@ -81,8 +81,8 @@ def test_the_token_is_the_full_rows_in_a_real_vocabulary(spread: float) -> None:
 
 def test_only_a_handful_is_scored_in_fp64(monkeypatch: pytest.MonkeyPatch) -> None:
     scored: list[int] = []
-    score = choose._score
-    monkeypatch.setattr(choose, "_score", lambda *a: scored.append(a[-1]) or score(*a))
+    score = choose.score
+    monkeypatch.setattr(choose, "score", lambda *a: scored.append(a[-1]) or score(*a))
     rows = [make_row("plain", 49152, s) * spread for s in range(5) for spread in (0.0, 1.0, 5.0)]
     for i, row in enumerate(rows * 10):
         choose_row(row, SamplingParams(seed=i), i)
@@ -129,6 +129,61 @@ def test_processors_cuts_and_noise_together_are_the_definition(
     eos, prompt_len = frozenset([2, 7]), len(tokens) // 2
     expected = reference.choose(row, params, tokens, prompt_len, eos)
     assert choose_row(row, params, len(tokens), tokens, prompt_len, eos) == expected
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.sampled_from(KINDS),
+    st.sampled_from([1, 3, 30, 257, 4096]),
+    st.integers(0, 2**31),
+    st.integers(0, MAX_SEED),
+    st.sampled_from([1e-40, 0.1, 0.7, 1.0, 2.0, 100.0]),
+    st.sampled_from([1e-300, 1e-9, 0.1, 0.5, 0.9, 0.999, 1 - 2.0**-40]),
+    st.sampled_from([torch.float32, torch.float64, torch.bfloat16]),
+)
+def test_a_nucleus_that_is_not_looked_for_gives_the_same_token(
+    kind: str,
+    length: int,
+    row_seed: int,
+    seed: int,
+    temperature: float,
+    top_p: float,
+    dtype: torch.dtype,
+) -> None:
+    row = make_row(kind, length, row_seed).to(dtype)
+    params = SamplingParams(temperature=temperature, top_p=top_p, seed=seed)
+    values = row.double().tolist()
+    expected = reference.race(values, reference.survivors(values, params), params, 7)
+    assert choose_row(row, params, 7) == expected
+
+
+@pytest.mark.parametrize("top_p", [0.25, 0.5, 0.75])
+def test_a_nucleus_that_ends_between_two_tokens_is_not_guessed(top_p: float) -> None:
+    """The mass before the next token is top_p to the last bit: fp32 must not decide."""
+    row = torch.zeros(64)
+    cut = int(64 * top_p)
+    assert choose.in_nucleus(cut - 2, row, torch.ones(64), top_p) is True
+    assert choose.in_nucleus(cut, row, torch.ones(64), top_p) is None
+    assert choose.in_nucleus(cut + 1, row, torch.ones(64), top_p) is False
+    chosen = {choose_row(row, SamplingParams(top_p=top_p, seed=s), 1) for s in range(2000)}
+    assert chosen == set(range(cut))
+
+
+@pytest.mark.parametrize("spread", [0.5, 2.0, 5.0])
+def test_the_nucleus_of_a_real_vocabulary_is_hardly_ever_looked_for(
+    spread: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the token is the one that looking for it gives."""
+    looked: list[int] = []
+    support = choose.support
+    rows = [make_row("plain", length, s) * spread for s in range(5) for length in (49152, 50257)]
+    draws = [(row, SamplingParams(top_p=0.9, seed=s)) for row in rows for s in range(10)]
+    with monkeypatch.context() as patch:
+        patch.setattr(choose, "support", lambda *given: looked.append(1) or support(*given))
+        quick = [choose_row(row, params, 3) for row, params in draws]
+    assert len(looked) <= 2
+    monkeypatch.setattr(choose, "_nucleus_winner", lambda *given: None)
+    assert [choose_row(row, params, 3) for row, params in draws] == quick
 
 
 def test_a_tiny_temperature_is_neither_nan_nor_empty() -> None:
@@ -221,11 +276,11 @@ def choose_with(uniforms: list[float], row: torch.Tensor) -> int:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(choose, "token_codes", lambda size, device: torch.arange(size))
         patch.setattr(
-            choose,
+            race,
             "high_bits",
             lambda key, codes: torch.tensor([int(uniforms[i] * 2**31) for i in codes.tolist()]),
         )
-        patch.setattr(choose, "uniform", lambda key, token: uniforms[token])
+        patch.setattr(race, "uniform", lambda key, token: uniforms[token])
         return choose_row(row, SamplingParams(), 0)
 
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from scipy import stats
 
+from actors.sampling import noise
 from actors.sampling.noise import (
     gumbel,
     high_bits,
@@ -52,6 +53,13 @@ def test_the_vector_form_is_the_scalar_forms_high_bits(size: int) -> None:
         assert high.min() >= 0
         expected = (uniforms(seed, position, range(size)) * 2.0**31).astype(np.int64)
         assert high.tolist() == expected.tolist()
+
+
+def test_signed_integers_give_the_bits_that_unsigned_ones_give() -> None:
+    """A GPU's form and the CPU's."""
+    for seed in EDGE_SEEDS:
+        key, codes = noise_key(seed, 77), token_codes(50257, CPU)
+        assert torch.equal(noise._high_bits(key, codes), high_bits(key, codes))
 
 
 def test_the_vector_form_does_not_depend_on_what_stands_beside_a_token() -> None:
