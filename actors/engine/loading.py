@@ -10,6 +10,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from actors.engine.attention import ATTENTION
 from actors.engine.errors import ModelLoadError
+from actors.engine.refusals import refuse_dropping_experts, refuse_quantized
 
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32, "float64": torch.float64}
 
@@ -33,13 +34,18 @@ def resolve_dtype(name: str, device: str) -> torch.dtype:
     return DTYPES[name]
 
 
-def load_model(path: str, revision: str | None, dtype: torch.dtype, device: str) -> Any:
+def load_model(
+    path: str, revision: str | None, dtype: torch.dtype, device: str, **distributed: Any
+) -> Any:
     """A transformers causal LM in eval mode with this project's attention.
 
+    distributed: what transformers must know to load a shard (`actors.engine.tp.loading`).
     Raises ModelLoadError: nothing there, no safetensors or GGUF weights (pickles are never
-    read), or an architecture without the attention interface.
+    read), weights that are refused by name, or an architecture without the attention interface.
     """
-    keywords: dict[str, Any] = {"dtype": dtype, "attn_implementation": ATTENTION}
+    keywords: dict[str, Any] = {"dtype": dtype, "attn_implementation": ATTENTION, **distributed}
+    if dtype is torch.float64:
+        keywords["experts_implementation"] = "eager"  # torch's grouped product has no float64
     folder = Path(path)
     if folder.is_dir() and not list(folder.glob("*.safetensors")):
         files = sorted(folder.glob("*.gguf"))
@@ -53,6 +59,9 @@ def load_model(path: str, revision: str | None, dtype: torch.dtype, device: str)
         }
     else:
         keywords["use_safetensors"] = True
+        config = load_config(path, revision)
+        refuse_quantized(config)
+        refuse_dropping_experts(config)
     try:
         model = AutoModelForCausalLM.from_pretrained(path, revision=revision, **keywords)
     except (OSError, ValueError, KeyError, ImportError) as error:

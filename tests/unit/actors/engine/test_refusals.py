@@ -1,0 +1,36 @@
+"""Weights that cannot be served rightly are refused by name before they are loaded (law L1)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import MixtralConfig, NllbMoeConfig, SwitchTransformersConfig
+
+from actors.engine.errors import ModelLoadError
+from actors.engine.loading import load_model
+from actors.engine.refusals import refuse_dropping_experts
+from tests.models import make_rand, save_tiny
+
+
+@pytest.mark.parametrize("method", ["bitsandbytes", "torchao", "fp8", "gptq"])
+def test_a_quantised_checkpoint_is_refused_with_its_method(tmp_path: Path, method: str) -> None:
+    folder = save_tiny(make_rand(), tmp_path)
+    file = tmp_path / "config.json"
+    config = json.loads(file.read_text())
+    file.write_text(json.dumps(config | {"quantization_config": {"quant_method": method}}))
+    with pytest.raises(ModelLoadError, match=f"quantised with {method}") as refused:
+        load_model(folder, None, torch.float32, "cpu")
+    assert refused.value.param == "model"
+
+
+@pytest.mark.parametrize("config", [SwitchTransformersConfig(), NllbMoeConfig()])
+def test_experts_that_drop_tokens_are_refused_by_name(config: object) -> None:
+    with pytest.raises(ModelLoadError, match="expert_capacity drop tokens"):
+        refuse_dropping_experts(config)
+
+
+def test_experts_that_take_every_token_are_not_refused() -> None:
+    refuse_dropping_experts(MixtralConfig())
