@@ -35,6 +35,8 @@ class DrafterInfo:
 
     vocab_size, max_context, max_block: 0 means any. taps: indices into transformers'
     `hidden_states`, pre-norm (0 is the embedding output).
+    weight_bytes: what its weights take on its device. token_bytes: what it keeps there for each
+    committed token of a session, at most; whoever shares the device leaves room for it.
     """
 
     mechanism: str
@@ -45,18 +47,25 @@ class DrafterInfo:
     max_block: int = 16
     gives_law: bool = False
     max_context: int = 0
+    weight_bytes: int = 0
+    token_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class OpenSession:
     """`tokens` is the whole committed prefix; `features`, when the drafter needs them, are rows
-    0 … len(tokens)-2 (the newest token has no target row yet)."""
+    0 … len(tokens)-2 (the newest token has no target row yet).
+
+    prompt_len: how many of the tokens are the prompt's, so that penalties and min_tokens count
+    the output alike on both sides, also where a session is opened in the middle; 0 is all of them.
+    """
 
     key: SessionKey
     tokens: tuple[int, ...]
     sampling: SamplingParams
     tenant: str = ""
     features: torch.Tensor | None = None
+    prompt_len: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +144,9 @@ class SessionView(Protocol):
     def tokens(self) -> Sequence[int]:
         """Prompt and output: every committed token."""
         ...
+
+    @property
+    def prompt_len(self) -> int: ...
 
     @property
     def sampling(self) -> SamplingParams: ...

@@ -95,9 +95,19 @@ class AppArgs(_Strict):
     max_model_len: int | None = Field(None, ge=2)
     max_num_seqs: int = Field(32, ge=1, le=4096, description="Requests decoded at once.")
     max_num_batched_tokens: int = Field(512, ge=1, description="Rows of one forward.")
-    max_num_queued_reqs: int = Field(1024, ge=0)
+    max_num_queued_reqs: int = Field(
+        1024, ge=1, description="Requests waiting; more are refused with 429."
+    )
+    max_num_queued_tokens: int | None = Field(
+        None, ge=1, description="Tokens of the requests waiting, in all; default: no bound."
+    )
     block_size: int = Field(16, ge=1, le=256)
-    kv_cache_memory_bytes: int | None = Field(None, ge=1, description="Default: from max_num_seqs.")
+    kv_cache_memory_bytes: int | None = Field(
+        None, ge=1, description="Default: for max_num_seqs, within what is free."
+    )
+    enable_prefix_caching: bool = Field(
+        True, description="Share the KV of common prefixes, within one tenant and cache_salt."
+    )
     tensor_parallel_size: int = Field(1, ge=1)
     speculative_config: SpeculativeConfig | None = Field(default_factory=SpeculativeConfig)
     verifier: PoolArgs = PoolArgs()

@@ -23,6 +23,7 @@ class GenerateOptions(TypedDict, total=False):
     text. stop: the text ends before the first of these. stop_token_ids, ignore_eos: likewise for
     token ids. logprobs: how many of the likeliest tokens to score beside each chosen one.
     speculative_n_max: most tokens to draft a round; 0 is standard decode, same text.
+    priority: lower is earlier. cache_salt: prefixes are shared with requests of this salt alone.
     cohort: what policy and rollout group the request with. request_id: yours, else the server's.
     traceparent, tracestate: W3C trace context; the current OpenTelemetry span when absent.
     timeout: seconds for this call, None for no limit; the client's when absent.
@@ -45,6 +46,8 @@ class GenerateOptions(TypedDict, total=False):
     ignore_eos: bool
     logprobs: int
     speculative_n_max: int
+    priority: int
+    cache_salt: str
     cohort: str
     request_id: str
     traceparent: str

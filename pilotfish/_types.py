@@ -19,8 +19,11 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
+    """cached_tokens: of the prompt, what the server had computed before."""
+
     prompt_tokens: int
     completion_tokens: int
+    cached_tokens: int = 0
 
     @property
     def total_tokens(self) -> int:
@@ -142,7 +145,7 @@ def models_of(message: pb.ModelsResponse) -> list[Model]:
 
 
 def _usage(message: pb.Usage) -> Usage:
-    return Usage(message.prompt_tokens, message.completion_tokens)
+    return Usage(message.prompt_tokens, message.completion_tokens, message.cached_tokens)
 
 
 def _speculation(message: pb.SpeculationStats) -> Speculation:

@@ -29,7 +29,7 @@ from actors.contracts import (
 from actors.drafters.allot import allot
 from actors.drafters.config import DrafterConfig
 from actors.drafters.external_choose import Prefix, next_drafts
-from actors.drafters.external_kv import ATTENTION, DraftStep, SessionKV, Span
+from actors.drafters.external_kv import ATTENTION, DraftStep, SessionKV, Span, token_bytes
 from actors.drafters.external_load import load_draft_model
 from actors.drafters.sessions import SessionTable, room
 from actors.engine.loading import end_tokens
@@ -100,6 +100,8 @@ class ExternalDrafter:
             vocab_size=self._vocab,
             max_block=config.num_speculative_tokens,
             max_context=_context(model, config.max_context),
+            weight_bytes=_weight_bytes(model),
+            token_bytes=token_bytes(model),
         )
 
     @classmethod
@@ -116,7 +118,8 @@ class ExternalDrafter:
     def open(self, sessions: Sequence[OpenSession]) -> None:
         """Takes the prompts and feeds their first part while the target prefills."""
         opened = [
-            ExternalSession(s.key, list(s.tokens), s.sampling, len(s.tokens)) for s in sessions
+            ExternalSession(s.key, list(s.tokens), s.sampling, s.prompt_len or len(s.tokens))
+            for s in sessions
         ]
         for session in opened:
             self.sessions.put(session.key, session)
@@ -220,6 +223,11 @@ class ExternalDrafter:
     def _ends(self, token: int, sampling: SamplingParams) -> bool:
         """Nothing follows an end; whether it is one, the target decides (pitfalls S09)."""
         return token in sampling.stop_token_ids or (token in self._eos and not sampling.ignore_eos)
+
+
+def _weight_bytes(model: Any) -> int:
+    tensors = {t.data_ptr(): t for t in (*model.parameters(), *model.buffers())}
+    return sum(t.numel() * t.element_size() for t in tensors.values())
 
 
 def _context(model: Any, served: int) -> int:

@@ -16,6 +16,8 @@ import torch.nn.functional as F
 from transformers import AttentionInterface
 
 from actors.drafters.errors import DrafterLoadError
+from actors.engine.sizing import row_bytes
+from actors.engine.state import state_specification
 
 ATTENTION = "pilotfish_draft"
 _FIRST_ROWS = 64
@@ -47,6 +49,11 @@ class SessionKV:
     def rows(self) -> int:
         """Rows there is memory for."""
         return max((keys.shape[1] for keys, _ in self._layers.values()), default=0)
+
+
+def token_bytes(model: Any) -> int:
+    """What one token of a session takes at most: capacity doubles, so half of it may be unused."""
+    return 2 * row_bytes(state_specification(model.config), model.dtype, 0)
 
 
 def _grown(old: torch.Tensor | None, like: torch.Tensor, rows: int) -> torch.Tensor:

@@ -10,28 +10,21 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-import torch
-
 from actors.contracts import DraftPort, PortCommit
 from actors.engine.batch import Segment, pack
-from actors.engine.errors import (
-    DuplicateRequest,
-    EngineError,
-    InvalidRequest,
-    Overloaded,
-    RequestFailed,
-)
+from actors.engine.errors import EngineError, RequestFailed
 from actors.engine.events import EngineStats, Finish, TokenEvent
 from actors.engine.finish import settle
+from actors.engine.intake import QueueLimits, validate
 from actors.engine.kv import BlockAllocator, BlockTable, KVPool
 from actors.engine.plan import Plan
+from actors.engine.prefix import PrefixCache
 from actors.engine.scheduler import Scheduler
+from actors.engine.selfcheck import self_check
 from actors.engine.sequence import EngineRequest, Sequence, Status
 from actors.engine.target import Target
 from actors.sampling.decide import Span, Verdict, decide
-from actors.sampling.params import SamplingParams
 
-_GREEDY = SamplingParams(temperature=0.0)
 _ERROR: Finish = "error"
 _SMOOTHING = 0.2  # weight of the newest step in the moving average of the step time
 
@@ -54,6 +47,8 @@ class Engine:
         max_num_seqs: int = 32,
         max_num_batched_tokens: int = 512,
         max_num_queued_reqs: int = 1024,
+        max_num_queued_tokens: int | None = None,
+        enable_prefix_caching: bool = True,
         clock_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         if num_blocks * block_size < max_model_len:
@@ -66,7 +61,7 @@ class Engine:
         self.port = port
         self.plan = plan
         self.max_model_len = max_model_len
-        self.max_num_queued_reqs = max_num_queued_reqs
+        self.limits = QueueLimits(max_num_queued_reqs, max_num_queued_tokens)
         self.allocator = BlockAllocator(num_blocks)
         self.pool = KVPool(
             target.info.spec,
@@ -77,7 +72,8 @@ class Engine:
             target.feature_dim,
         )
         rows = max(max_num_batched_tokens, max_num_seqs)
-        self.scheduler = Scheduler(self.allocator, max_num_seqs, rows)
+        self.prefix = PrefixCache(self.allocator, block_size) if enable_prefix_caching else None
+        self.scheduler = Scheduler(self.allocator, max_num_seqs, rows, self.prefix)
         self.sequences: dict[str, Sequence] = {}
         self.stats = EngineStats()
         self._clock_ns = clock_ns
@@ -91,7 +87,8 @@ class Engine:
     def add(self, request: EngineRequest) -> list[TokenEvent]:
         """Queue a request; raises InvalidRequest, DuplicateRequest or Overloaded. A request taken
         over after its last token is finished at once, with the event returned."""
-        self._validate(request)
+        validate(request, self.sequences, self.target.info.vocab_size, self.max_model_len)
+        self.limits.check(request, self.scheduler.waiting)
         total = len(request.prompt_ids) + len(request.output_ids)
         limit = min(len(request.prompt_ids) + request.sampling.max_tokens, self.max_model_len)
         if request.output_ids:
@@ -118,27 +115,6 @@ class Engine:
         self.sequences[request.request_id] = seq
         self.scheduler.enqueue(seq)
         return []
-
-    def _validate(self, request: EngineRequest) -> None:
-        ids = (*request.prompt_ids, *request.output_ids)
-        if request.request_id in self.sequences:
-            raise DuplicateRequest(
-                f"request id {request.request_id!r} is in use", param="request_id"
-            )
-        if not request.prompt_ids:
-            raise InvalidRequest("the prompt is empty", param="prompt")
-        if max(ids) >= self.target.info.vocab_size or min(ids) < 0:
-            raise InvalidRequest("a token id is outside the vocabulary", param="prompt")
-        if len(request.prompt_ids) >= self.max_model_len:
-            raise InvalidRequest(
-                f"the prompt has {len(request.prompt_ids)} tokens; with max_model_len "
-                f"{self.max_model_len} at most {self.max_model_len - 1} leave room for an answer",
-                param="prompt",
-            )
-        if request.sampling.max_tokens < 1:
-            raise InvalidRequest("max_tokens must be at least 1", param="max_tokens")
-        if len(self.scheduler.waiting) >= self.max_num_queued_reqs:
-            raise Overloaded("the queue is full")
 
     def abort(self, request_id: str) -> bool:
         """Drop a request at any moment; everything it holds goes back before this returns.
@@ -256,6 +232,7 @@ class Engine:
         seq = segment.sequence
         if verdict is None:
             seq.kv_len += segment.count
+            self.scheduler.publish(seq)
             self.stats.prefill_tokens += segment.count
             return None
         if verdict.error:
@@ -271,6 +248,7 @@ class Engine:
         )
         seq.tokens.extend(settled.tokens)
         seq.kv_len = len(seq.tokens) - 1
+        self.scheduler.publish(seq)
         seq.first_token_ns = seq.first_token_ns or self._clock_ns()
         event = self._event(segment, verdict, settled.tokens, started_ns, first)
         if settled.finish:
@@ -326,9 +304,11 @@ class Engine:
             started_ns=started_ns,
             ended_ns=self._clock_ns(),
             first=first,
+            cached_tokens=seq.cached_len if first else 0,
         )
 
     def _fail(self, seq: Sequence, error: EngineError) -> TokenEvent:
+        self.scheduler.distrust(seq)
         self._release(seq, "error")
         self.stats.errors += 1
         return TokenEvent(seq.request_id, finish=_ERROR, error=error)
@@ -340,26 +320,17 @@ class Engine:
         stats.busy_s += now - started
         stats.wait_s += waited_s
         stats.preemptions = self.scheduler.preemptions
+        stats.prefix_queries = self.scheduler.prefix_queries
+        stats.prefix_hits = self.scheduler.prefix_hits
         stats.step_s = (
             step if not stats.step_s else stats.step_s + _SMOOTHING * (step - stats.step_s)
         )
 
     # -- start ------------------------------------------------------------------------------
 
-    def self_check(self, length: int = 8) -> None:
+    def self_check(self) -> None:
         """Prove on a short forward that the paged attention is the model's own, before serving."""
-        ids = [(7 * i + 1) % self.target.info.vocab_size for i in range(length)]
-        blocks = self.allocator.allocate(-(-length // self.pool.block_size)) or []
-        table = BlockTable(self.pool.block_size, self.target.device)
-        table.extend(blocks)
-        request = EngineRequest("self-check", tuple(ids), _GREEDY)
-        seq = Sequence(request, ids, table, self.pool, length + 1, 0, Status.RUNNING)
-        probe = pack([Segment(seq, length)], self.target.device)
-        probe.keep = torch.arange(length, device=self.target.device)
-        try:
-            self.target.check_attention(self.pool, probe)
-        finally:
-            self.allocator.release(table.clear())
+        self_check(self.target, self.pool, self.allocator)
 
     def shutdown(self) -> None:
         """Drop everything."""

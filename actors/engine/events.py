@@ -33,6 +33,7 @@ class TokenEvent:
     started_ns: int = 0
     ended_ns: int = 0
     first: bool = False  # the event with the first token this engine wrote
+    cached_tokens: int = 0  # with the first: of the prompt, how many came from the prefix cache
 
 
 @dataclass(slots=True)
@@ -47,6 +48,8 @@ class EngineStats:
     tokens: int = 0
     prefill_tokens: int = 0
     preemptions: int = 0
+    prefix_queries: int = 0  # tokens looked up in the prefix cache
+    prefix_hits: int = 0  # of them, those that were there
     aborts: int = 0
     errors: int = 0
     step_s: float = 0.0  # moving average of the verify step

@@ -38,6 +38,8 @@ def request_of(submit: pb.Submit, prefix: str = "") -> EngineRequest:
         output_ids=tuple(submit.output_ids),
         cohort=submit.cohort,
         tenant=submit.tenant,
+        priority=submit.priority,
+        cache_salt=submit.cache_salt,
         max_draft_len=submit.max_draft_len if submit.HasField("max_draft_len") else None,
         traceparent=submit.trace.traceparent,
         tracestate=submit.trace.tracestate,
@@ -62,6 +64,7 @@ def chunk_of(event: TokenEvent, cut: int = 0) -> pb.TokenChunk:
     if event.first:
         chunk.queue_us = max(0, event.admitted_ns - event.arrived_ns) // 1000
         chunk.prefill_us = max(0, event.ended_ns - event.admitted_ns) // 1000
+        chunk.cached_tokens = event.cached_tokens
     if event.error is not None:
         chunk.error.CopyFrom(error_of(event.error))
     return chunk

@@ -1,13 +1,15 @@
 """Paged key/value memory: a pool of blocks, and the tensors behind it.
 
-Ownership: the allocator hands block ids out and takes them back; a sequence owns its ids from
-admission to finish, preemption or abort (law L3). A token at index i of a sequence lives in slot
+Ownership: the allocator counts who holds each block; a sequence holds its ids from admission to
+finish, preemption or abort (law L3). A token at index i of a sequence lives in slot
 blocks[i // block_size] * block_size + i % block_size of every layer.
 """
 
 from __future__ import annotations
 
 import heapq
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -15,33 +17,92 @@ from actors.engine.state import PagedKV
 
 
 class BlockAllocator:
-    """Free blocks as a heap: the lowest ids first, so that young pools stay contiguous."""
+    """Blocks with reference counts. Each is in one of three states:
+
+    held: by one or more sequences. idle: by none, but its content is named, so the next sequence
+    with the same prefix may share it; given up least recently used first, and only when no other
+    block is left. free: neither; the lowest ids go first, so that young pools stay contiguous.
+    """
 
     def __init__(self, num_blocks: int) -> None:
         self.num_blocks = num_blocks
+        self.evictions = 0
+        self.on_evict: Callable[[int], None] = lambda block: None
         self._free = list(range(num_blocks))
-        self._taken = [False] * num_blocks
+        self._holders = [0] * num_blocks
+        self._named = [False] * num_blocks
+        self._idle: OrderedDict[int, None] = OrderedDict()  # least recently used first
 
     @property
     def free(self) -> int:
-        return len(self._free)
+        """Blocks that can be had now, the idle ones among them."""
+        return len(self._free) + len(self._idle)
+
+    @property
+    def idle(self) -> int:
+        """Blocks that nobody holds and whose content can still be shared."""
+        return len(self._idle)
+
+    def count_idle(self, blocks: Sequence[int]) -> int:
+        """How many of these nobody holds: sharing them takes so many from `free`."""
+        return sum(block in self._idle for block in blocks)
 
     def allocate(self, count: int) -> list[int] | None:
-        """`count` block ids, or None (and nothing taken) when there are not as many."""
-        if count > len(self._free):
+        """`count` block ids with one holder each, or None (and nothing taken) when there are not
+        as many. Idle blocks lose their content and their name, told to `on_evict`."""
+        if count > self.free:
             return None
+        for _ in range(count - len(self._free)):
+            self._evict()
         blocks = [heapq.heappop(self._free) for _ in range(count)]
         for block in blocks:
-            self._taken[block] = True
+            self._holders[block] = 1
         return blocks
 
-    def release(self, blocks: list[int]) -> None:
-        """Give blocks back. A block that is not taken is a bug and raises ValueError."""
+    def share(self, blocks: Sequence[int]) -> None:
+        """One more holder of each. A free block has nothing to share: ValueError."""
         for block in blocks:
-            if not self._taken[block]:
+            if not self._holders[block] and block not in self._idle:
+                raise ValueError(f"block {block} is free and cannot be shared")
+            self._idle.pop(block, None)
+            self._holders[block] += 1
+
+    def release(self, blocks: Sequence[int]) -> None:
+        """One holder less of each, the last block first: a prefix is worth nothing without its
+        head, so heads are the last to be evicted. A block that nobody holds is a bug: ValueError.
+        """
+        for block in reversed(blocks):
+            if not self._holders[block]:
                 raise ValueError(f"block {block} was given back twice")
-            self._taken[block] = False
+            self._holders[block] -= 1
+            if not self._holders[block]:
+                self._put_down(block)
+
+    def name(self, block: int) -> None:
+        """The content is worth keeping when its holders are gone. Only of a held block."""
+        if not self._holders[block]:
+            raise ValueError(f"block {block} is held by nobody and cannot be named")
+        self._named[block] = True
+
+    def unname(self, block: int) -> None:
+        """The content is worth nothing any more."""
+        self._named[block] = False
+        if block in self._idle:
+            del self._idle[block]
             heapq.heappush(self._free, block)
+
+    def _put_down(self, block: int) -> None:
+        if self._named[block]:
+            self._idle[block] = None
+        else:
+            heapq.heappush(self._free, block)
+
+    def _evict(self) -> None:
+        block, _ = self._idle.popitem(last=False)
+        self._named[block] = False
+        heapq.heappush(self._free, block)
+        self.evictions += 1
+        self.on_evict(block)
 
 
 class KVPool:

@@ -44,6 +44,15 @@ def make_port(
     return LocalPort(build_drafter(drafter), vocab_size=vocab_size)
 
 
+def drafter_bytes_a_row(port: DraftPort, options: EngineOptions) -> int:
+    """What a co-located drafter keeps beside the KV pool, on the same device, for each token."""
+    speculative = options.speculative
+    if not isinstance(port, LocalPort) or speculative is None:
+        return 0
+    same = speculative.device.partition(":")[0] == options.device.partition(":")[0]
+    return port.token_bytes if same else 0
+
+
 def endpoint_of(message: control.DrafterEndpoint) -> Endpoint:
     """A drafter of the policy's snapshot."""
     return Endpoint(

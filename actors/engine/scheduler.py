@@ -1,56 +1,109 @@
 """Who runs in the next forward, with how many rows, and in which blocks.
 
-Decode rows first, prefill chunks with what is left of the row budget, first come first served.
-Blocks are allocated as sequences grow; when none is left a draft is dropped, then the youngest
-sequence is preempted and later recomputed from its tokens. So memory never runs out in mid-flight.
+Decode rows first, then chunks of the prompts within what is left of the row budget, shared fairly
+(`policies.fairness`). Blocks are allocated as sequences grow; when none is left a draft is dropped,
+then the least urgent sequence is preempted and later recomputed from its tokens. So memory never
+runs out in mid-flight.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter
 from collections.abc import Mapping
 
 from actors.contracts import Draft
+from actors.engine.backlog import Backlog
 from actors.engine.batch import Segment
 from actors.engine.kv import BlockAllocator
+from actors.engine.prefix import PrefixCache
 from actors.engine.sequence import Sequence, Status
+from policies.fairness import Prompt, share_rows
 
 PREFILL_SHARE = 4
 """A quarter of a forward's rows is kept for prompts while any waits for them."""
 
 
 class Scheduler:
-    """Owns the queue, the running set and the block allocator."""
+    """Owns the queue, the running set and the blocks.
 
-    def __init__(self, allocator: BlockAllocator, max_num_seqs: int, max_rows: int) -> None:
+    prefix: None computes every prompt whole. prefix_queries, prefix_hits: tokens that were looked
+    up in it when requests first got a place, and those of them that were there.
+    """
+
+    def __init__(
+        self,
+        allocator: BlockAllocator,
+        max_num_seqs: int,
+        max_rows: int,
+        prefix: PrefixCache | None = None,
+    ) -> None:
         self.allocator = allocator
+        self.prefix = prefix
         self.max_num_seqs = max_num_seqs
         self.max_rows = max_rows
-        self.waiting: deque[Sequence] = deque()
+        self.waiting = Backlog()
         self.running: list[Sequence] = []
         self.preemptions = 0
+        self.prefix_queries = 0
+        self.prefix_hits = 0
+        self._arrivals = 0
 
     # -- queue ------------------------------------------------------------------------------
 
     def enqueue(self, seq: Sequence) -> None:
-        self.waiting.append(seq)
+        self._arrivals += 1
+        seq.order = self._arrivals
+        if self.prefix is not None:
+            seq.chain = self.prefix.chain(seq.tenant, seq.request.cache_salt)
+        self.waiting.push(seq)
 
     def admit(self, now_ns: int) -> list[Sequence]:
         """Move sequences from the queue while a place and the blocks of all their tokens plus
-        the next are there. Order is kept: nobody overtakes the head of the queue."""
-        admitted = []
-        while self.waiting and len(self.running) < self.max_num_seqs:
-            seq = self.waiting[0]
-            blocks = self.allocator.allocate(seq.table.missing(len(seq.tokens) + 1))
-            if blocks is None:
+        the next are there. Nobody overtakes the one whose turn it is."""
+        admitted: list[Sequence] = []
+        places = Counter(seq.tenant for seq in self.running)
+        while len(self.running) < self.max_num_seqs:
+            seq = self.waiting.first(places)
+            if seq is None or not self._seat(seq):
                 break
-            self.waiting.popleft()
-            seq.table.extend(blocks)
+            self.waiting.remove(seq)
             seq.status = Status.RUNNING
             seq.admitted_ns = seq.admitted_ns or now_ns
             self.running.append(seq)
+            places[seq.tenant] += 1
             admitted.append(seq)
         return admitted
+
+    def _seat(self, seq: Sequence) -> bool:
+        """Blocks for all its tokens plus the next: those of a known prefix, shared, and new ones.
+        False, and nothing changed, when there are too few."""
+        shared: list[int] = []
+        if self.prefix is not None and seq.chain is not None:
+            shared = self.prefix.match(seq.chain, seq.tokens)
+        needed = seq.table.missing(len(seq.tokens) + 1) - len(shared)
+        if needed > self.allocator.free - self.allocator.count_idle(shared):
+            return False
+        self.allocator.share(shared)
+        seq.table.extend(shared + (self.allocator.allocate(needed) or []))
+        seq.published = len(shared)
+        seq.kv_len = len(shared) * seq.table.block_size
+        if self.prefix is not None and not seq.admitted_ns:
+            seq.cached_len = min(seq.kv_len, seq.prompt_len)
+            self.prefix_queries += len(seq.tokens)
+            self.prefix_hits += seq.kv_len
+        return True
+
+    def publish(self, seq: Sequence) -> None:
+        """Let others share the blocks that committed rows have filled."""
+        full = seq.kv_len // seq.table.block_size
+        if self.prefix is not None and seq.chain is not None and full > seq.published:
+            self.prefix.publish(seq.chain, seq.tokens, seq.table.blocks, seq.published, full)
+            seq.published = full
+
+    def distrust(self, seq: Sequence) -> None:
+        """The sequence failed: nobody else shall read what it computed."""
+        if self.prefix is not None:
+            self.prefix.forget(seq.table.blocks)
 
     def remove(self, seq: Sequence) -> None:
         """Finish, abort or failure: everything the sequence holds goes back (law L3)."""
@@ -82,14 +135,16 @@ class Scheduler:
                 segments.append(Segment(seq, 1, draft))
                 room -= len(draft.tokens) if draft else 0
                 budget -= len(draft.tokens) if draft else 0
-        for seq in [s for s in self.running if s.pending > 1]:
-            if budget <= 0:
-                break
-            count = min(seq.pending, budget)
-            segments.append(Segment(seq, count))
-            budget -= count
+        segments += self._chunks(max(budget, 0))
         # A later sequence's growth may have preempted an earlier segment's.
         return [s for s in segments if s.sequence.status is Status.RUNNING]
+
+    def _chunks(self, budget: int) -> list[Segment]:
+        """Parts of the prompts that are not computed yet, `budget` rows in all."""
+        prompts = sorted((s for s in self.running if s.pending > 1), key=lambda s: s.order)
+        wants = [Prompt(s.tenant, s.request.priority, s.pending) for s in prompts]
+        shares = zip(prompts, share_rows(wants, budget), strict=True)
+        return [Segment(seq, count) for seq, count in shares if count]
 
     def _fit(self, seq: Sequence, draft: Draft | None) -> Draft | None:
         """Make room for the anchor and the draft; without room the draft goes first."""
@@ -97,7 +152,7 @@ class Scheduler:
         if self._grow(seq, length):
             return draft
         while not self._grow(seq, len(seq.tokens)):
-            self.preempt(self.running[-1])
+            self.preempt(max(self.running, key=lambda s: (s.request.priority, s.order)))
             if seq.status is not Status.RUNNING:
                 break
         return None
@@ -113,15 +168,16 @@ class Scheduler:
         return True
 
     def preempt(self, seq: Sequence) -> None:
-        """Take the KV away and queue the sequence first; its tokens, and its drafter's session,
-        stay. Recompute gives the same tokens: they depend on the prefix alone."""
+        """Take the KV away and queue the sequence again; its tokens, and its drafter's session,
+        stay. Recompute gives the same tokens: they depend on the prefix alone. What the cache
+        still has of it by then is not even recomputed."""
         self.running.remove(seq)
         self.allocator.release(seq.table.clear())
-        seq.kv_len = 0
+        seq.kv_len = seq.published = 0
         seq.status = Status.WAITING
         seq.preemptions += 1
         self.preemptions += 1
-        self.waiting.appendleft(seq)
+        self.waiting.push(seq)
 
 
 def _trim(draft: Draft | None, rows: int) -> Draft | None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
 from actors.engine.kv import BlockTable, KVPool
+from actors.engine.prefix import TokenChain
 from actors.sampling.params import SamplingParams
 
 
 @dataclass(frozen=True, slots=True)
 class EngineRequest:
     """A verifier's whole input. Resumable: with output_ids of another verifier the engine goes on
-    as if it had written them. max_draft_len: the client's bound on D, 0 = standard decode."""
+    as if it had written them. max_draft_len: the client's bound on D, 0 = standard decode.
+    priority: lower is earlier. cache_salt: prefixes are shared within one (tenant, salt) alone."""
 
     request_id: str
     prompt_ids: tuple[int, ...]
@@ -22,6 +24,8 @@ class EngineRequest:
     output_ids: tuple[int, ...] = ()
     cohort: str = ""
     tenant: str = ""
+    priority: int = 0
+    cache_salt: str = ""
     max_draft_len: int | None = None
     traceparent: str = ""
     tracestate: str = ""
@@ -33,11 +37,16 @@ class Status(enum.Enum):
     FINISHED = "finished"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Sequence:
     """Invariant while running: 0 <= kv_len < len(tokens) <= limit, and the KV of tokens
     0 … kv_len-1 is in `table`. Decoding means kv_len == len(tokens) - 1: only the anchor's KV is
-    missing. Implements `actors.contracts.SessionView`."""
+    missing. Implements `actors.contracts.SessionView`.
+
+    order: its place by arrival. chain: names of its full blocks, None without a prefix cache;
+    published: how many of them are known to the cache. cached_len: tokens of the prompt that were
+    shared when it first got a place.
+    """
 
     request: EngineRequest
     tokens: list[int]
@@ -54,7 +63,10 @@ class Sequence:
     admitted_ns: int = 0
     first_token_ns: int = 0
     preemptions: int = 0
-    notes: dict[str, int] = field(default_factory=dict)
+    order: int = 0
+    chain: TokenChain | None = None
+    published: int = 0
+    cached_len: int = 0
 
     @property
     def request_id(self) -> str:

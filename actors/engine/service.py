@@ -23,11 +23,12 @@ from actors.engine.loading import (
     refuse_moving_rope,
     resolve_dtype,
 )
+from actors.engine.memory import free_memory
 from actors.engine.options import EngineOptions, SpanSink
 from actors.engine.plan import Plan
-from actors.engine.ports import endpoint_of, make_port
+from actors.engine.ports import drafter_bytes_a_row, endpoint_of, make_port
 from actors.engine.servicer import VerificationServicer
-from actors.engine.sizing import free_memory, pool_blocks, row_bytes
+from actors.engine.sizing import memory_share, pool_blocks, row_bytes
 from actors.engine.target import Target
 from actors.engine.thread import EngineThread
 from actors.exchange.compat import tokenizer_digest
@@ -78,12 +79,16 @@ class EngineService:
                 options.max_num_seqs,
                 options.kv_cache_memory_bytes,
                 free_memory(options.device),
+                share=memory_share(options.device),
+                drafter_bytes_a_row=drafter_bytes_a_row(self.port, options),
             ),
             block_size=options.block_size,
             max_model_len=self.max_model_len,
             max_num_seqs=options.max_num_seqs,
             max_num_batched_tokens=options.max_num_batched_tokens,
             max_num_queued_reqs=options.max_num_queued_reqs,
+            max_num_queued_tokens=options.max_num_queued_tokens,
+            enable_prefix_caching=options.enable_prefix_caching,
         )
         engine.self_check()
         self.thread = EngineThread(engine)

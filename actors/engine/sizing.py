@@ -7,23 +7,18 @@ import torch
 from actors.engine.errors import ModelLoadError
 from actors.engine.state import PagedKV
 
-_SHARE = 0.25  # of the free memory, when nothing was asked for
-
-
-def free_memory(device: str) -> int:
-    """Bytes that could still be allocated on the device."""
-    if device.startswith("cuda"):
-        return int(torch.cuda.mem_get_info(torch.device(device))[0])
-    with open("/proc/meminfo") as lines:
-        for line in lines:
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    raise ModelLoadError("cannot read the free memory", param="kv_cache_memory_bytes")
+_CPU_SHARE = 0.25  # of the free memory, when nothing was asked for: others live here too
+_GPU_SHARE = 0.85  # the rest is for activations and the allocator's fragments
 
 
 def row_bytes(spec: tuple[PagedKV, ...], dtype: torch.dtype, feature_dim: int) -> int:
     """Bytes kept for one token: keys and values of all layers, and its features in bf16."""
     return sum(layer.row_elements for layer in spec) * dtype.itemsize + 2 * feature_dim
+
+
+def memory_share(device: str) -> float:
+    """The part of a device's free memory that the pool may take unasked."""
+    return _GPU_SHARE if device.startswith("cuda") else _CPU_SHARE
 
 
 def pool_blocks(
@@ -33,21 +28,32 @@ def pool_blocks(
     max_num_seqs: int,
     wanted_bytes: int | None,
     available_bytes: int,
+    *,
+    share: float = _CPU_SHARE,
+    drafter_bytes_a_row: int = 0,
 ) -> int:
     """Blocks of the pool: at least one whole context, at most max_num_seqs of them.
 
-    Raises ModelLoadError naming the least size when `wanted_bytes` cannot hold one context.
+    available_bytes: free on the device, the weights already loaded, a co-located drafter's too.
+    drafter_bytes_a_row: what that drafter keeps beside the pool for each token of a request, so
+    that both fit when the pool is full. A wish in bytes is for the pool alone.
+    Raises ModelLoadError naming the least size when the memory cannot hold one context.
     """
     least = -(-max_model_len // block_size)
-    budget = wanted_bytes if wanted_bytes is not None else int(available_bytes * _SHARE)
-    blocks = budget // (bytes_a_row * block_size)
+    whole_row = bytes_a_row + drafter_bytes_a_row
+    if wanted_bytes is not None:
+        budget, blocks = wanted_bytes, wanted_bytes // (bytes_a_row * block_size)
+    else:
+        budget = int(available_bytes * share)
+        blocks = budget // (whole_row * block_size)
     if blocks < least:
-        if wanted_bytes is None and least * block_size * bytes_a_row < available_bytes:
+        if wanted_bytes is None and least * block_size * whole_row < available_bytes:
             return least
+        beside = f" and {drafter_bytes_a_row} a token beside it" if drafter_bytes_a_row else ""
         raise ModelLoadError(
             f"one request of max_model_len {max_model_len} needs "
-            f"{least * block_size * bytes_a_row} bytes of KV cache, and {budget} are given; lower "
-            "max_model_len or raise kv_cache_memory_bytes",
+            f"{least * block_size * bytes_a_row} bytes of KV cache{beside}, and {budget} are "
+            "given; lower max_model_len or raise kv_cache_memory_bytes",
             param="kv_cache_memory_bytes",
         )
     return min(blocks, least * max_num_seqs)

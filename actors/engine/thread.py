@@ -196,5 +196,6 @@ class EngineThread(threading.Thread):
             "waiting": len(engine.scheduler.waiting),
             "free_blocks": engine.allocator.free,
             "total_blocks": engine.allocator.num_blocks,
+            "cached_blocks": engine.allocator.idle,
             **{name: getattr(engine.stats, name) for name in engine.stats.__slots__},
         }

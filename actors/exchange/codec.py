@@ -161,6 +161,7 @@ def open_to_pb(
         sampling=sampling_to_pb(session.sampling),
         tenant=session.tenant,
         features_follow=features_follow,
+        prompt_len=session.prompt_len,
         trace=common_pb2.TraceContext(traceparent=traceparent) if traceparent else None,
     )
 
@@ -169,8 +170,10 @@ def open_from_pb(message: exchange_pb2.Open, key: SessionKey, limits: Limits) ->
     """Without features. Raises WireError."""
     _check(len(message.tokens) > 0, "tokens", "an Open holds the whole committed prefix, not none")
     tokens = _tokens(message.tokens, limits.max_tokens, limits.vocab_size)
+    _check(message.prompt_len <= len(tokens), "prompt_len", f"more than the {len(tokens)} tokens")
     sampling = sampling_from_pb(message.sampling)
-    return OpenSession(key, tokens, sampling, tenant=message.tenant[:MAX_REQUEST_ID])
+    tenant = message.tenant[:MAX_REQUEST_ID]
+    return OpenSession(key, tokens, sampling, tenant, prompt_len=message.prompt_len)
 
 
 def commit_to_pb(commit: Commit, message: exchange_pb2.Commit | None = None) -> exchange_pb2.Commit:
@@ -234,6 +237,8 @@ def info_to_pb(info: DrafterInfo, max_sessions: int) -> exchange_pb2.DrafterInfo
         gives_law=info.gives_law,
         max_context=info.max_context,
         max_sessions=max_sessions,
+        weight_bytes=info.weight_bytes,
+        token_bytes=info.token_bytes,
     )
 
 
@@ -247,6 +252,8 @@ def info_from_pb(message: exchange_pb2.DrafterInfo) -> DrafterInfo:
         max_block=message.max_block,
         gives_law=message.gives_law,
         max_context=message.max_context,
+        weight_bytes=message.weight_bytes,
+        token_bytes=message.token_bytes,
     )
 
 

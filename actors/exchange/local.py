@@ -67,6 +67,11 @@ class LocalPort:
     def taps(self) -> tuple[int, ...]:
         return self._info.taps if self._info.needs_features else ()
 
+    @property
+    def token_bytes(self) -> int:
+        """What the drafter keeps on its device for each token of a request."""
+        return self._info.token_bytes
+
     @contained
     def open(self, view: SessionView) -> None:
         self.close(view.request_id, "opened again")
@@ -191,7 +196,8 @@ class LocalPort:
         self._epoch += 1
         key = SessionKey(self._name, view.request_id, self._epoch)
         tokens = tuple(view.tokens[:length])
-        return OpenSession(key, tokens, view.sampling, view.tenant, features)
+        prompt_len = min(view.prompt_len, length)
+        return OpenSession(key, tokens, view.sampling, view.tenant, features, prompt_len)
 
     def _reason(self, session: _Session | None, depth: int) -> Reason | None:
         if session is None:

@@ -130,6 +130,9 @@ class RemotePort:
                     by_home.setdefault(session.home, []).append(sent)
             for home, sent_there in by_home.items():
                 home.link.commit(sent_there)
+        for commit in commits:
+            self._seed(commit.request_id, commit.from_len)
+        with self._lock:
             self._shed()
 
     @contained_gather
@@ -189,7 +192,7 @@ class RemotePort:
         if home is None or key is None:
             return None
         features = commit.features if home.needs_features else None
-        if home.needs_features and (features is None or not self._seed(session, commit.from_len)):
+        if home.needs_features and features is None:
             self._leave(session, "cold")
             session.retry_s = now_s + _COLD_S
             return None
@@ -212,8 +215,9 @@ class RemotePort:
         self._epoch += 1
         key = SessionKey(self._verifier, view.request_id, self._epoch)
         session.settle(home, key, length)
+        tokens, prompt_len = tuple(view.tokens[:length]), min(view.prompt_len, length)
         home.link.open(
-            OpenSession(key, tuple(view.tokens[:length]), view.sampling, view.tenant),
+            OpenSession(key, tokens, view.sampling, view.tenant, prompt_len=prompt_len),
             follow=home.needs_features,
             traceparent=view.traceparent,
         )
@@ -245,17 +249,23 @@ class RemotePort:
             return "cold"
         return None
 
-    def _seed(self, session: PortSession, from_len: int) -> bool:
-        """Send rows 0 … from_len-2 over the bulk lane, once. False when they are not there."""
-        if not session.unseeded or session.home is None or session.key is None:
-            return True
-        if from_len > 1:
-            rows = session.view.features(0, from_len - 1)
-            if rows is None:
-                return False
-            session.home.link.features(session.key, rows)
-        session.unseeded = False
-        return True
+    def _seed(self, request_id: str, from_len: int) -> None:
+        """Send rows 0 … from_len-2 of a session over the bulk lane, once. Copied without the lock:
+        a long prompt's take milliseconds, and other sessions' blocks arrive meanwhile."""
+        session = self._sessions.get(request_id)
+        key = session.key if session is not None and session.unseeded else None
+        if session is None or key is None:
+            return
+        rows = session.view.features(0, from_len - 1) if from_len > 1 else None
+        with self._lock:
+            if session.home is None or session.key != key:
+                return  # lost meanwhile
+            session.unseeded = False
+            if rows is not None:
+                session.home.link.features(key, rows)
+            elif from_len > 1:
+                self._leave(session, "cold")
+                session.retry_s = self._clock() + _COLD_S
 
     def _shed(self) -> None:
         """Bound the features that wait for a slow drafter: the coldest sessions go without."""

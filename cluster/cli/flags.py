@@ -17,13 +17,15 @@ from cluster.config import AppArgs
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """`path` leads into AppArgs; `help` is used where the field has no description."""
+    """`path` leads into AppArgs; `help` is used where the field has no description; `negative` is
+    the name that switches off what the flag switches on."""
 
     name: str
     path: tuple[str, ...]
     help: str = ""
     short: str | None = None
     panel: str = "Model"
+    negative: str | None = None
 
     @property
     def key(self) -> str:
@@ -32,7 +34,14 @@ class Flag:
 
     @property
     def names(self) -> tuple[str, ...]:
-        return (self.name,) if self.short is None else (self.name, self.short)
+        return tuple(name for name in (self.name, self.negative, self.short) if name is not None)
+
+    @property
+    def declarations(self) -> tuple[str, ...]:
+        """`names` as typer wants them: what switches on and off is one declaration."""
+        if self.negative is None:
+            return self.names
+        return (f"{self.name}/{self.negative}",)
 
 
 _SPEC = "speculative_config"
@@ -50,12 +59,19 @@ FLAGS: tuple[Flag, ...] = (
     Flag("--max-num-seqs", ("max_num_seqs",), panel="Engine"),
     Flag("--max-num-batched-tokens", ("max_num_batched_tokens",), panel="Engine"),
     Flag("--max-num-queued-reqs", ("max_num_queued_reqs",), "Requests waiting.", panel="Engine"),
+    Flag("--max-num-queued-tokens", ("max_num_queued_tokens",), panel="Engine"),
     Flag("--block-size", ("block_size",), "Tokens of one KV block.", panel="Engine"),
     Flag(
         "--kv-cache-memory-bytes",
         ("kv_cache_memory_bytes",),
-        "Size of the KV cache, 2G form too; default: from --max-num-seqs.",
+        "Size of the KV cache, 2G form too; default: for --max-num-seqs, within what is free.",
         panel="Engine",
+    ),
+    Flag(
+        "--enable-prefix-caching",
+        ("enable_prefix_caching",),
+        panel="Engine",
+        negative="--no-enable-prefix-caching",
     ),
     Flag(
         "--tensor-parallel-size", ("tensor_parallel_size",), "Ranks.", short="-tp", panel="Engine"

@@ -44,7 +44,7 @@ def _flag(name: str) -> Any:
     flag = BY_NAME[name]
     metavar = "JSON" if name == "--speculative-config" else None
     return typer.Option(
-        *flag.names, help=help_of(flag), rich_help_panel=flag.panel, metavar=metavar
+        *flag.declarations, help=help_of(flag), rich_help_panel=flag.panel, metavar=metavar
     )
 
 
@@ -64,8 +64,10 @@ def serve(
     max_num_seqs: Annotated[int | None, _flag("--max-num-seqs")] = None,
     max_num_batched_tokens: Annotated[int | None, _flag("--max-num-batched-tokens")] = None,
     max_num_queued_reqs: Annotated[int | None, _flag("--max-num-queued-reqs")] = None,
+    max_num_queued_tokens: Annotated[int | None, _flag("--max-num-queued-tokens")] = None,
     block_size: Annotated[int | None, _flag("--block-size")] = None,
     kv_cache_memory_bytes: Annotated[str | None, _flag("--kv-cache-memory-bytes")] = None,
+    enable_prefix_caching: Annotated[bool | None, _flag("--enable-prefix-caching")] = None,
     tensor_parallel_size: Annotated[int | None, _flag("--tensor-parallel-size")] = None,
     verifier_threads: Annotated[int | None, _flag("--verifier-threads")] = None,
     speculative_config: Annotated[str | None, _flag("--speculative-config")] = None,

@@ -25,8 +25,10 @@ def engine_options(args: AppArgs, verifier_id: str) -> EngineOptions:
         max_num_seqs=args.max_num_seqs,
         max_num_batched_tokens=args.max_num_batched_tokens,
         max_num_queued_reqs=args.max_num_queued_reqs,
+        max_num_queued_tokens=args.max_num_queued_tokens,
         block_size=args.block_size,
         kv_cache_memory_bytes=args.kv_cache_memory_bytes,
+        enable_prefix_caching=args.enable_prefix_caching,
         placement="remote" if speculative is None else speculative.placement,
     )
 

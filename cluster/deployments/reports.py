@@ -20,6 +20,9 @@ def verifier_status(verifier: str, stats: Mapping[str, Any]) -> pb.VerifierStatu
         waiting=int(stats.get("waiting", 0)),
         free_blocks=int(stats.get("free_blocks", 0)),
         total_blocks=int(stats.get("total_blocks", 0)),
+        cached_blocks=int(stats.get("cached_blocks", 0)),
+        executor=str(stats.get("executor", "")),
+        executor_reason=str(stats.get("executor_reason", "")),
         links=[link_status(link) for link in stats.get("links", ())],
         engine=pb.EngineTotals(**{name: stats[name] for name in _TOTAL_FIELDS if name in stats}),
     )

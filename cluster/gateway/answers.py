@@ -168,6 +168,7 @@ def usage(prompt_tokens: int, completion_tokens: int, stats: Stats | None = None
         "total_tokens": prompt_tokens + completion_tokens,
     }
     if stats is not None:
+        counts["prompt_tokens_details"] = {"cached_tokens": stats.cached_tokens}
         counts["completion_tokens_details"] = {
             "accepted_prediction_tokens": stats.accepted,
             "rejected_prediction_tokens": stats.drafted - stats.accepted,

@@ -33,6 +33,9 @@ class Assembler:
 
     def push(self, chunk: Chunk) -> Delta:
         """The delta of one engine step; `finish` is set when the output ends here."""
+        # Of a verifier that took over, what it had says nothing about the prompt's first reading.
+        cached = 0 if self._count else chunk.cached_tokens
+        self._stats.cached_tokens += cached
         text, texts = self._texts(chunk)
         kept = len(texts)
         stopped = self._stops.hit
@@ -50,6 +53,7 @@ class Assembler:
             mechanism=chunk.mechanism,
             reason=chunk.reason,
             remote=chunk.remote,
+            cached_tokens=cached,
             finish=finish,
             stop_reason=stopped if stopped is not None else chunk.stop_token,
             prompt_tokens=len(self._spec.prompt_ids) if last else 0,

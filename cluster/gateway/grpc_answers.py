@@ -55,7 +55,11 @@ class WholeAnswer:
 
 
 def _usage(delta: Delta) -> pb.Usage:
-    return pb.Usage(prompt_tokens=delta.prompt_tokens, completion_tokens=delta.completion_tokens)
+    return pb.Usage(
+        prompt_tokens=delta.prompt_tokens,
+        completion_tokens=delta.completion_tokens,
+        cached_tokens=0 if delta.stats is None else delta.stats.cached_tokens,
+    )
 
 
 def _speculation(stats: Stats | None) -> pb.SpeculationStats:

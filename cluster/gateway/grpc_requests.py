@@ -13,6 +13,7 @@ from cluster.gateway.resolve import (
     resolve_sampling,
     resolve_stop,
 )
+from cluster.gateway.sharing import resolve_cache_salt, resolve_priority, resolve_tenant
 from cluster.gateway.text import TextCodec
 from cluster.gateway.types import GenerateSpec, ModelInfo, Trace
 from pilotfish.v1 import inference_pb2 as pb
@@ -21,7 +22,7 @@ ROLES = ("system", "developer", "user", "assistant")
 
 
 async def spec_of(
-    request: pb.GenerateRequest, codec: TextCodec, info: ModelInfo, trace: Trace
+    request: pb.GenerateRequest, codec: TextCodec, info: ModelInfo, trace: Trace, tenant: str = ""
 ) -> GenerateSpec:
     """Raises InvalidRequest by the field's name. The request's own trace wins over `trace`.
 
@@ -44,6 +45,9 @@ async def spec_of(
         sampling=sampling,
         stop=resolve_stop(request.stop),
         cohort=resolve_cohort(request.cohort),
+        tenant=resolve_tenant(tenant),
+        priority=resolve_priority(request.priority),
+        cache_salt=resolve_cache_salt(request.cache_salt or None),
         max_draft_len=resolve_draft_len(n_max),
         trace=trace,
     )

@@ -15,6 +15,7 @@ from cluster.gateway.grpc_door import Context, Door, metadata_of
 from cluster.gateway.grpc_requests import chat_ids, spec_of
 from cluster.gateway.resolve import resolve_model
 from cluster.gateway.service import GenerationService
+from cluster.gateway.sharing import TENANT_HEADER
 from cluster.gateway.types import GenerateSpec, Trace
 from pilotfish.v1 import control_pb2
 from pilotfish.v1 import inference_pb2 as pb
@@ -83,7 +84,8 @@ class InferenceMethods:
         model = resolve_model(request.model, info, self._service.settings.served_model_name)
         given = metadata_of(context)
         trace = Trace(given.get("traceparent", ""), given.get("tracestate", ""))
-        return await spec_of(request, self._service.codec, info, trace), model
+        tenant = given.get(TENANT_HEADER, "")
+        return await spec_of(request, self._service.codec, info, trace, tenant), model
 
     async def _model(self, name: str) -> str:
         info = await self._service.backend.info()

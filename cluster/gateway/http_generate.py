@@ -31,6 +31,12 @@ from cluster.gateway.resolve import (
     resolve_stop,
 )
 from cluster.gateway.service import GenerationService
+from cluster.gateway.sharing import (
+    TENANT_HEADER,
+    resolve_cache_salt,
+    resolve_priority,
+    resolve_tenant,
+)
 from cluster.gateway.sse import EventStream
 from cluster.gateway.types import GenerateSpec, ModelInfo, Trace
 
@@ -96,6 +102,9 @@ class GenerateRoutes:
             include_stop_str_in_output=bool(body.include_stop_str_in_output),
             skip_special_tokens=body.skip_special_tokens is not False,
             cohort=resolve_cohort(cohort),
+            tenant=resolve_tenant(header.get(TENANT_HEADER)),
+            priority=resolve_priority(body.priority),
+            cache_salt=resolve_cache_salt(body.cache_salt),
             max_draft_len=resolve_draft_len(body.speculative.n_max if body.speculative else None),
             trace=Trace(header.get("traceparent", ""), header.get("tracestate", "")),
         )

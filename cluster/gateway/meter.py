@@ -52,6 +52,9 @@ class RequestMeter:
         tokens = len(delta.token_ids)
         if tokens:
             self._arrived(now, tokens)
+        if delta.cached_tokens:
+            self._metrics.prefix_hits.inc(delta.cached_tokens)
+            self._metrics.prompt_tokens_cached.inc(delta.cached_tokens)
         if delta.drafted:
             self._drafted(delta)
         elif delta.reason and delta.reason != PREFILL:
@@ -69,6 +72,7 @@ class RequestMeter:
             metrics.waiting.dec()
             metrics.running.inc()
             metrics.prompt_tokens.inc(len(self._spec.prompt_ids))
+            metrics.prefix_queries.inc(len(self._spec.prompt_ids))
             metrics.ttft.observe(now - self._start)
             later -= 1
         for _ in range(later):

@@ -66,6 +66,15 @@ class GatewayMetrics:
         self.running = self._gauge("vllm:num_requests_running", "Requests that decode.")
         self.waiting = self._gauge("vllm:num_requests_waiting", "Requests before a first token.")
         self.prompt_tokens = self._counter("vllm:prompt_tokens", "Prompt tokens processed.")
+        self.prompt_tokens_cached = self._counter(
+            "vllm:prompt_tokens_cached", "Prompt tokens that a verifier had computed before."
+        )
+        self.prefix_queries = self._counter(
+            "vllm:prefix_cache_queries", "Prompt tokens looked up in the prefix cache."
+        )
+        self.prefix_hits = self._counter(
+            "vllm:prefix_cache_hits", "Prompt tokens found in the prefix cache."
+        )
         self.generation_tokens = self._counter("vllm:generation_tokens", "Tokens delivered.")
         finished = self._family(
             "vllm:request_success", "Finished requests.", "finished_reason", FINISHED

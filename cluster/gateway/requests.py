@@ -73,6 +73,8 @@ class _Request(_Strict):
     skip_special_tokens: bool | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
+    priority: int | None = None
+    cache_salt: str | None = None
     user: str | None = None
     request_id: str | None = None
     metadata: dict[str, str] | None = None

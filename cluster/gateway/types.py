@@ -46,6 +46,8 @@ class GenerateSpec:
     skip_special_tokens: bool = True
     cohort: str = ""
     tenant: str = ""
+    priority: int = 0  # lower is earlier
+    cache_salt: str = ""  # prefixes are shared within one (tenant, cache_salt) alone
     max_draft_len: int | None = None  # the client's bound on D; 0 = standard decode
     trace: Trace = Trace()
 
@@ -79,6 +81,7 @@ class Chunk:
     stop_token: int | None = None
     queue_s: float = 0.0
     prefill_s: float = 0.0
+    cached_tokens: int = 0  # a verifier's first chunk: prompt tokens its prefix cache had
 
 
 @dataclass(slots=True)
@@ -89,6 +92,7 @@ class Stats:
     reasons: undrafted rounds by why nothing was drafted, prefill apart.
     mechanisms: drafted rounds by who drafted.
     queue_s, prefill_s: summed over the verifiers that took the request.
+    cached_tokens: of the prompt, what the verifier that wrote the first token had computed before.
     """
 
     rounds: int = 0
@@ -101,6 +105,7 @@ class Stats:
     mechanisms: dict[str, int] = field(default_factory=dict)
     queue_s: float = 0.0
     prefill_s: float = 0.0
+    cached_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +138,7 @@ class Delta:
     mechanism: str = ""
     reason: str = ""
     remote: bool = False
+    cached_tokens: int = 0  # with the first tokens
     finish: Finish | None = None
     stop_reason: int | str | None = None  # the stop token id or string; None for EOS
     prompt_tokens: int = 0

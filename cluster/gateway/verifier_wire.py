@@ -36,6 +36,8 @@ def submit_of(spec: GenerateSpec, wire_id: str, output_ids: Sequence[int]) -> pb
         sampling=sampling_to_pb(spec.sampling),
         cohort=spec.cohort,
         tenant=spec.tenant,
+        priority=spec.priority,
+        cache_salt=spec.cache_salt,
         trace=common_pb2.TraceContext(
             traceparent=spec.trace.traceparent, tracestate=spec.trace.tracestate
         ),
@@ -59,6 +61,7 @@ def chunk_of(chunk: pb.TokenChunk) -> Chunk:
         stop_token=chunk.stop_token if _stopped_by_token(chunk) else None,
         queue_s=chunk.queue_us / 1e6,
         prefill_s=chunk.prefill_us / 1e6,
+        cached_tokens=chunk.cached_tokens,
     )
 
 

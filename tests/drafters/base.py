@@ -22,7 +22,7 @@ NextToken = Callable[[Sequence[int], SamplingParams], int]
 
 @dataclass(slots=True)
 class Session:
-    """`prompt_len` is the length at open; `rounds` counts commits."""
+    """`rounds` counts commits."""
 
     key: SessionKey
     tokens: list[int]
@@ -50,7 +50,8 @@ class TokenDrafter:
 
     def open(self, sessions: Sequence[OpenSession]) -> None:
         for s in sessions:
-            self.sessions[s.key] = Session(s.key, list(s.tokens), s.sampling, len(s.tokens))
+            prompt_len = s.prompt_len or len(s.tokens)
+            self.sessions[s.key] = Session(s.key, list(s.tokens), s.sampling, prompt_len)
 
     def observe(self, commits: Sequence[Commit]) -> None:
         gaps = []

@@ -37,6 +37,7 @@ def make_engine(
     block_size: int = 8,
     max_rows: int = 512,
     max_num_seqs: int = 32,
+    prefix: bool = True,
 ) -> Engine:
     """An engine over `model`, drafting at a fixed depth with a co-located drafter or a port."""
     model.set_attn_implementation(ATTENTION)
@@ -51,6 +52,7 @@ def make_engine(
         max_model_len=max_model_len,
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=max_rows,
+        enable_prefix_caching=prefix,
     )
 
 

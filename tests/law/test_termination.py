@@ -134,7 +134,7 @@ def test_what_cannot_be_served_is_refused_by_the_fields_name(prompt, params, fie
 
 def test_a_request_id_in_use_and_a_full_queue_are_refused() -> None:
     engine = make_engine(make_rand())
-    engine.max_num_queued_reqs = 1
+    engine.limits.max_num_queued_reqs = 1
     engine.add(request("a", [1]))
     with pytest.raises(DuplicateRequest):
         engine.add(request("a", [1]))

@@ -146,7 +146,7 @@ def test_a_stream_that_cannot_work_is_refused_by_the_first_field_that_differs(
 @pytest.mark.parametrize("how", ["abort", "cancel", "half-close"])
 def test_a_gateway_that_leaves_leaves_nothing_behind(stub, engine: EngineThread, how: str) -> None:
     """S56, R12: also while the handler waits for a token."""
-    engine.engine.max_num_queued_reqs = 1024
+    engine.engine.limits.max_num_queued_reqs = 1024
     gateway = Gateway(stub)
     sampling = sampling_to_pb(SamplingParams(temperature=0.0, max_tokens=60))
     names = [f"r{i}" for i in range(20)]

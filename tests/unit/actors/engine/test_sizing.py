@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from actors.engine.errors import ModelLoadError
-from actors.engine.sizing import free_memory, pool_blocks, row_bytes
+from actors.engine.sizing import memory_share, pool_blocks, row_bytes
 from actors.engine.state import PagedKV
 
 SPEC = (PagedKV(3, 64),) * 30
@@ -37,5 +37,18 @@ def test_a_pool_smaller_than_one_context_is_refused_by_name(wanted, available: i
     assert refusal.value.param == "kv_cache_memory_bytes"
 
 
-def test_free_memory_is_read_from_the_machine() -> None:
-    assert free_memory("cpu") > 2**20
+def test_a_co_located_drafter_is_left_room_for_every_token_of_the_pool() -> None:
+    sized = [
+        pool_blocks(10, 10, 200, 80, None, 400_000, drafter_bytes_a_row=beside)
+        for beside in (0, 10, 30)
+    ]
+    assert sized == [1000, 500, 250]
+    for blocks, beside in zip(sized, (0, 10, 30), strict=True):
+        assert blocks * 10 * (10 + beside) <= 400_000 * memory_share("cpu")
+    assert pool_blocks(10, 10, 200, 80, 5_000, 1, drafter_bytes_a_row=30) == 50
+    with pytest.raises(ModelLoadError, match="and 30 a token beside it"):
+        pool_blocks(10, 10, 200, 80, None, 7_000, drafter_bytes_a_row=30)
+
+
+def test_a_gpu_is_the_pools_alone_and_a_cpu_is_not() -> None:
+    assert memory_share("cpu") < 0.5 < memory_share("cuda:1") < 1

@@ -138,7 +138,7 @@ def test_a_tensor_that_is_not_what_it_says_is_refused(message: common_pb2.Tensor
 
 def test_sessions_messages_cross_the_wire_unchanged() -> None:
     limits = Limits()
-    opening = OpenSession(KEY, (1, 2, 3), SamplingParams(temperature=0.0), tenant="t")
+    opening = OpenSession(KEY, (1, 2, 3), SamplingParams(temperature=0.0), tenant="t", prompt_len=2)
     message = codec.open_to_pb(opening, features_follow=True, traceparent="00-a-b-01")
     assert message.features_follow
     assert message.trace.traceparent == "00-a-b-01"
@@ -154,7 +154,7 @@ def test_sessions_messages_cross_the_wire_unchanged() -> None:
     block = codec.block_to_pb(Proposal(KEY, 5, (6, 7), (0.5, 0.25)), 7, 9, 1)
     assert (block.base_len, tuple(block.tokens), block.round) == (5, (6, 7), 7)
 
-    info = DrafterInfo("eagle", "x", 9, True, (1, 2), 5, False, 100)
+    info = DrafterInfo("eagle", "x", 9, True, (1, 2), 5, False, 100, 2**33, 4096)
     assert codec.info_from_pb(codec.info_to_pb(info, 8)) == info
     compat = Compat("a", "b", "c", (1,), "rule")
     assert codec.compat_from_pb(codec.compat_to_pb(compat)) == compat
@@ -167,6 +167,7 @@ def test_sessions_messages_cross_the_wire_unchanged() -> None:
         (lambda m: m.tokens.extend(range(20)), "tokens"),
         (lambda m: m.tokens.append(128), "tokens"),
         (lambda m: m.ClearField("sampling"), "top_p"),
+        (lambda m: setattr(m, "prompt_len", 4), "prompt_len"),
     ],
 )
 def test_a_bad_open_is_refused_by_the_name_of_its_field(change: object, field: str) -> None:

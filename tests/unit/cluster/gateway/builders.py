@@ -144,6 +144,7 @@ def make_chunks(
                 stop_token=stop_token if last else None,
                 queue_s=0.0 if i else 0.25,
                 prefill_s=0.0 if i else 0.5,
+                cached_tokens=0 if i else len(tokens[:1]),
             )
         )
     return chunks

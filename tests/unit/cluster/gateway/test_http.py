@@ -55,6 +55,7 @@ async def test_a_chat_answer_has_openais_shape_and_vllms_additions() -> None:
         "prompt_tokens": 2,
         "completion_tokens": 6,
         "total_tokens": 8,
+        "prompt_tokens_details": {"cached_tokens": 1},
         "completion_tokens_details": {
             "accepted_prediction_tokens": 4,
             "rejected_prediction_tokens": 2,

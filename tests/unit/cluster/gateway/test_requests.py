@@ -38,7 +38,6 @@ def read_all(kind: Any, document: dict[str, Any]) -> None:
         ("chat_template", "{{x}}"),
         ("reasoning_effort", "high"),
         ("truncate_prompt_tokens", 3),
-        ("cache_salt", "x"),
     ],
 )
 def test_a_known_field_that_is_not_honoured_is_refused_by_name(field: str, value: object) -> None:

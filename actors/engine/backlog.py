@@ -1,0 +1,54 @@
+"""Requests that wait for a place: priorities strictly, tenants alike, then by arrival."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping
+
+from actors.engine.sequence import Sequence
+
+_Rank = tuple[int, bool, int]
+"""Priority (lower first), False when it ran before and was preempted, arrival."""
+
+
+class Backlog:
+    """One heap a tenant. A request that was preempted goes before the new ones of its priority:
+    it has tokens out, and what it loses grows with every round it waits."""
+
+    def __init__(self) -> None:
+        self._heaps: dict[str, list[tuple[_Rank, Sequence]]] = {}
+
+    def __len__(self) -> int:
+        return sum(len(heap) for heap in self._heaps.values())
+
+    def __iter__(self) -> Iterator[Sequence]:
+        return (seq for heap in self._heaps.values() for _, seq in heap)
+
+    @property
+    def tokens(self) -> int:
+        """Of all that wait."""
+        return sum(len(seq.tokens) for seq in self)
+
+    def push(self, seq: Sequence) -> None:
+        rank = (seq.request.priority, seq.preemptions == 0, seq.order)
+        heapq.heappush(self._heaps.setdefault(seq.tenant, []), (rank, seq))
+
+    def first(self, running: Mapping[str, int]) -> Sequence | None:
+        """Who is next, given how many of each tenant's requests run: of equals in priority, the
+        tenant with the fewest, so that a crowd of one delays no other."""
+        if not self._heaps:
+            return None
+        heads = (heap[0] for heap in self._heaps.values())
+        return min(heads, key=lambda e: (*e[0][:2], running.get(e[1].tenant, 0), e[0][2]))[1]
+
+    def remove(self, seq: Sequence) -> None:
+        """Raises ValueError when it does not wait here."""
+        heap = self._heaps.get(seq.tenant, [])
+        place = next((i for i, (_, other) in enumerate(heap) if other is seq), None)
+        if place is None:
+            raise ValueError(f"{seq.request_id} does not wait")
+        heap[place] = heap[-1]
+        heap.pop()
+        heapq.heapify(heap)
+        if not heap:
+            del self._heaps[seq.tenant]
