@@ -21,6 +21,9 @@ class Backlog:
     def __len__(self) -> int:
         return sum(len(heap) for heap in self._heaps.values())
 
+    def __bool__(self) -> bool:
+        return bool(self._heaps)
+
     def __iter__(self) -> Iterator[Sequence]:
         return (seq for heap in self._heaps.values() for _, seq in heap)
 
@@ -40,6 +43,16 @@ class Backlog:
             return None
         heads = (heap[0] for heap in self._heaps.values())
         return min(heads, key=lambda e: (*e[0][:2], running.get(e[1].tenant, 0), e[0][2]))[1]
+
+    def crowd(self, tenant: str) -> Sequence | None:
+        """Who gives way when the line is full and `tenant` comes with one more: the last in line
+        of the tenant with the most, while that has more than the newcomer would. Only a request
+        that nobody has heard from yet."""
+        most = max(self._heaps.values(), key=len, default=[])
+        if len(most) <= len(self._heaps.get(tenant, ())) + 1:
+            return None
+        unheard = [e for e in most if e[0][1] and not e[1].request.output_ids]
+        return max(unheard)[1] if unheard else None
 
     def remove(self, seq: Sequence) -> None:
         """Raises ValueError when it does not wait here."""

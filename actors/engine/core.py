@@ -12,8 +12,9 @@ from dataclasses import replace
 
 from actors.contracts import DraftPort, PortCommit
 from actors.engine.batch import Segment, pack
-from actors.engine.errors import EngineError, RequestFailed
+from actors.engine.errors import EngineError, Overloaded, RequestFailed
 from actors.engine.events import EngineStats, Finish, TokenEvent
+from actors.engine.executor import Executor
 from actors.engine.finish import settle
 from actors.engine.intake import QueueLimits, validate
 from actors.engine.kv import BlockAllocator, BlockTable, KVPool
@@ -37,7 +38,7 @@ class Engine:
 
     def __init__(
         self,
-        target: Target,
+        target: Executor,
         port: DraftPort,
         plan: Plan,
         *,
@@ -57,7 +58,7 @@ class Engine:
                 f"{max_model_len}",
                 param="kv_cache_memory_bytes",
             )
-        self.target = target
+        self.target: Executor = target
         self.port = port
         self.plan = plan
         self.max_model_len = max_model_len
@@ -86,9 +87,9 @@ class Engine:
 
     def add(self, request: EngineRequest) -> list[TokenEvent]:
         """Queue a request; raises InvalidRequest, DuplicateRequest or Overloaded. A request taken
-        over after its last token is finished at once, with the event returned."""
+        over after its last token is finished at once, with the event returned; so is one that
+        gives its place in the queue to a tenant with fewer."""
         validate(request, self.sequences, self.target.info.vocab_size, self.max_model_len)
-        self.limits.check(request, self.scheduler.waiting)
         total = len(request.prompt_ids) + len(request.output_ids)
         limit = min(len(request.prompt_ids) + request.sampling.max_tokens, self.max_model_len)
         if request.output_ids:
@@ -104,6 +105,7 @@ class Engine:
                 return [
                     TokenEvent(request.request_id, finish=done.finish, stop_token=done.stop_token)
                 ]
+        crowd = self.limits.check(request, self.scheduler.waiting)
         seq = Sequence(
             request,
             [*request.prompt_ids, *request.output_ids],
@@ -114,7 +116,13 @@ class Engine:
         )
         self.sequences[request.request_id] = seq
         self.scheduler.enqueue(seq)
-        return []
+        return [] if crowd is None else [self._give_way(crowd)]
+
+    def _give_way(self, seq: Sequence) -> TokenEvent:
+        """A tenant with less of the full queue has come; another verifier may have room."""
+        self._release(seq, "overloaded")
+        error = Overloaded("the queue is full, and this tenant has the most of it")
+        return TokenEvent(seq.request_id, finish=_ERROR, error=error)
 
     def abort(self, request_id: str) -> bool:
         """Drop a request at any moment; everything it holds goes back before this returns.
@@ -330,6 +338,7 @@ class Engine:
 
     def self_check(self) -> None:
         """Prove on a short forward that the paged attention is the model's own, before serving."""
+        assert isinstance(self.target, Target)  # others are checked when they take its place
         self_check(self.target, self.pool, self.allocator)
 
     def shutdown(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from actors.engine.backlog import Backlog
 from actors.engine.errors import DuplicateRequest, InvalidRequest, Overloaded
-from actors.engine.sequence import EngineRequest
+from actors.engine.sequence import EngineRequest, Sequence
 
 
 @dataclass(slots=True)
@@ -21,19 +21,23 @@ class QueueLimits:
     max_num_queued_reqs: int = 1024
     max_num_queued_tokens: int | None = None
 
-    def check(self, request: EngineRequest, waiting: Backlog) -> None:
-        """Raises Overloaded, naming the limit."""
+    def check(self, request: EngineRequest, waiting: Backlog) -> Sequence | None:
+        """Raises Overloaded, naming the limit. Where only the number is at its limit and another
+        tenant has most of the queue, returns the request that has to give way instead."""
+        crowd = None
         if len(waiting) >= self.max_num_queued_reqs:
-            raise Overloaded(
-                f"the queue is full: {len(waiting)} requests wait", "max_num_queued_reqs"
-            )
-        if self.max_num_queued_tokens is None or not len(waiting):
-            return
-        tokens = waiting.tokens + len(request.prompt_ids) + len(request.output_ids)
-        if tokens > self.max_num_queued_tokens:
-            raise Overloaded(
-                f"the queue is full: {waiting.tokens} tokens wait", "max_num_queued_tokens"
-            )
+            crowd = waiting.crowd(request.tenant)
+            if crowd is None:
+                raise Overloaded(
+                    f"the queue is full: {len(waiting)} requests wait", "max_num_queued_reqs"
+                )
+        if self.max_num_queued_tokens is not None and len(waiting):
+            tokens = waiting.tokens + len(request.prompt_ids) + len(request.output_ids)
+            if tokens > self.max_num_queued_tokens:
+                raise Overloaded(
+                    f"the queue is full: {waiting.tokens} tokens wait", "max_num_queued_tokens"
+                )
+        return crowd
 
 
 def validate(

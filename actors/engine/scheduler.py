@@ -61,6 +61,8 @@ class Scheduler:
         """Move sequences from the queue while a place and the blocks of all their tokens plus
         the next are there. Nobody overtakes the one whose turn it is."""
         admitted: list[Sequence] = []
+        if not self.waiting:
+            return admitted
         places = Counter(seq.tenant for seq in self.running)
         while len(self.running) < self.max_num_seqs:
             seq = self.waiting.first(places)

@@ -127,3 +127,17 @@ def test_the_queue_is_bounded_in_requests_and_in_tokens() -> None:
     assert set(engine.sequences) == {"huge", "a", "b", "c"}
     engine.shutdown()
     assert_pools_full(engine)
+
+
+def test_a_tenant_that_fills_the_queue_gives_way_to_one_that_has_nothing_in_it() -> None:
+    engine = make_engine(MODEL, max_num_seqs=1)
+    engine.limits.max_num_queued_reqs = 4
+    for i in range(4):
+        engine.add(request(f"crowd-{i}", prompt(4, i), PARAMS, tenant="crowd"))
+    (refused,) = engine.add(request("one", prompt(4, 9), PARAMS, tenant="one"))
+    assert (refused.request_id, refused.finish) == ("crowd-3", "error")
+    assert isinstance(refused.error, Overloaded)
+    with pytest.raises(Overloaded):
+        engine.add(request("crowd-4", prompt(4), PARAMS, tenant="crowd"))
+    assert sorted(first_tokens(engine)) == ["crowd-0", "crowd-1", "crowd-2", "one"]
+    assert_pools_full(engine)

@@ -53,6 +53,27 @@ def test_priority_goes_before_fairness() -> None:
     assert drain(line) == ["a1", "a2", "b1"]
 
 
+def test_the_last_of_the_largest_crowd_gives_way_while_it_has_more_than_the_newcomer() -> None:
+    line, _ = make_line(("a1", "a", 0), ("a2", "a", 1), ("a3", "a", 0), ("b1", "b", 0))
+    for tenant, gives_way in (("c", "a2"), ("b", "a2"), ("a", None)):
+        crowd = line.crowd(tenant)
+        assert (crowd and crowd.request_id) == gives_way
+    even, _ = make_line(("a1", "a", 0), ("a2", "a", 0), ("b1", "b", 0))
+    assert even.crowd("b") is None
+
+
+def test_nobody_who_was_heard_from_gives_way() -> None:
+    line, sequences = make_line(("a1", "a", 0), ("a2", "a", 0), ("a3", "a", 0))
+    for name in ("a2", "a3"):  # both have run before
+        line.remove(sequences[name])
+        sequences[name].preemptions = 1
+        line.push(sequences[name])
+    crowd = line.crowd("b")
+    assert crowd is sequences["a1"]
+    line.remove(crowd)
+    assert line.crowd("b") is None
+
+
 def test_an_abort_leaves_the_order_of_the_others() -> None:
     line, sequences = make_line(*((f"r{i}", "", i % 3) for i in range(9)))
     line.remove(sequences["r3"])
