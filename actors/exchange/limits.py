@@ -21,6 +21,8 @@ class Limits:
 
     max_tokens: of one session. max_columns: of one feature row.
     max_feature_bytes: features of all sessions that are still being opened.
+    max_session_bytes: what all sessions may keep on the drafter's device, by its own account of a
+        token (`DrafterInfo.token_bytes`); 0 is no bound.
     """
 
     max_sessions: int = 1024
@@ -28,6 +30,7 @@ class Limits:
     max_tokens: int = 1 << 18
     max_columns: int = 1 << 17
     max_feature_bytes: int = 2 << 30
+    max_session_bytes: int = 0
     vocab_size: int = 0
 
 

@@ -97,6 +97,7 @@ class SessionTable:
         self._sessions: dict[tuple[str, str], Session] = {}
         self._dirty: dict[SessionKey, Session] = {}
         self._feature_bytes = 0
+        self._tokens = 0  # of all sessions
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -139,12 +140,14 @@ class SessionTable:
             raise Quarantine(pb.FAULT_OVERLOADED, f"{self._limits.max_sessions} sessions are open")
         if self._info.needs_features and not follow:
             raise Quarantine(pb.FAULT_INVALID, "features_follow: this drafter needs features")
+        self._check_memory(len(opening.tokens) - (old.length if old is not None else 0))
         if old is not None:
             self.remove(old)
         awaited = len(opening.tokens) - 1 if self._info.needs_features else None
         session = Session(key, stream, len(opening.tokens), opening, awaited, trace, now_s)
         self._sessions[key.verifier, key.request] = session
         self._dirty[key] = session
+        self._tokens += session.length
         return old
 
     def take_features(
@@ -178,6 +181,7 @@ class SessionTable:
             )
         if session.length + len(commit.tokens) > self._limits.max_tokens:
             raise Quarantine(pb.FAULT_INVALID, f"tokens: over {self._limits.max_tokens}")
+        self._check_memory(len(commit.tokens))
         if not self._info.needs_features:
             if commit.features is not None:
                 commit = replace(commit, features=None)
@@ -189,6 +193,7 @@ class SessionTable:
                 self._hold(session, commit.features)
         session.commits.append(commit)
         session.length += len(commit.tokens)
+        self._tokens += len(commit.tokens)
         session.seen_s, session.asked_ns = now_s, asked_ns
         self._dirty[commit.key] = session
 
@@ -198,6 +203,7 @@ class SessionTable:
         if self._sessions.get(place) is not session:
             return False
         del self._sessions[place]
+        self._tokens -= session.length
         self._dirty.pop(session.key, None)
         self._release_features(session)
         return session.opening is None
@@ -210,6 +216,14 @@ class SessionTable:
         if session is None or session.key.epoch < key.epoch:
             raise Quarantine(pb.FAULT_UNKNOWN_SESSION, "key: no such session is open")
         return session if session.key == key else None
+
+    def _check_memory(self, more: int) -> None:
+        """A drafter never runs out of memory in mid-flight: who would not fit goes elsewhere."""
+        most = self._limits.max_session_bytes
+        if most and (self._tokens + more) * self._info.token_bytes > most:
+            raise Quarantine(
+                pb.FAULT_OVERLOADED, f"sessions keep {self._tokens} tokens in {most} bytes"
+            )
 
     def _check_width(self, session: Session, rows: torch.Tensor) -> None:
         width = rows.shape[1]

@@ -6,6 +6,7 @@ import os
 import time
 from dataclasses import replace
 
+from actors.contracts import DrafterInfo
 from actors.drafters.config import DrafterConfig
 from actors.exchange.compat import Compat
 from actors.exchange.limits import Limits
@@ -53,15 +54,30 @@ def start_drafting(
     from actors.drafters.table import build_drafter
 
     facts = target_facts(args)
-    drafter = build_drafter(informed(config, facts))
+    config = informed(config, facts)
+    drafter = build_drafter(config)
     server = DraftingServer(
         drafter,
         name=name,
         compat=Compat(target=facts.target_digest, tokenizer=facts.tokenizer_digest),
-        limits=Limits(vocab_size=facts.vocab_size),
+        limits=Limits(
+            vocab_size=facts.vocab_size,
+            max_session_bytes=session_bytes(drafter.info, config.device),
+        ),
         on_span=on_span,
     )
     return Drafting(server, server.start(host), drafter.info.mechanism)
+
+
+def session_bytes(info: DrafterInfo, device: str) -> int:
+    """What sessions may keep: a share of what the weights have left of the device. 0, no bound,
+    for a drafter that keeps tokens alone."""
+    if not info.token_bytes:
+        return 0
+    from actors.engine.memory import free_memory
+    from actors.engine.sizing import memory_share
+
+    return int(free_memory(device) * memory_share(device))
 
 
 def informed(config: DrafterConfig, facts: TargetFacts) -> DrafterConfig:

@@ -108,6 +108,7 @@ def _speculation(span: Span, stats: Stats) -> None:
         {
             "gen_ai.latency.time_in_queue": stats.queue_s,
             "gen_ai.latency.time_in_model_prefill": stats.prefill_s,
+            "gen_ai.usage.cache_read.input_tokens": stats.cached_tokens,
             "pilotfish.rounds": stats.rounds,
             "pilotfish.drafted_tokens": stats.drafted,
             "pilotfish.accepted_tokens": stats.accepted,
