@@ -47,14 +47,15 @@ def build(args: AppArgs | Mapping[str, Any]) -> Application:
 
 def cpus(args: AppArgs) -> float:
     """What the whole application asks Ray for."""
-    verifier = args.verifier.num_replicas * (args.verifier.num_cpus + SUPERVISOR_CPUS)
+    ranks = args.tensor_parallel_size * args.verifier.num_cpus
+    verifier = args.verifier.num_replicas * (ranks + SUPERVISOR_CPUS)
     drafter = drafter_replicas(args) * args.drafter.num_cpus
     return verifier + drafter + args.gateway.num_replicas * args.gateway.num_cpus + POLICY_CPUS
 
 
 def gpus(args: AppArgs) -> float:
     return (
-        args.verifier.num_replicas * args.verifier.num_gpus
+        args.verifier.num_replicas * args.tensor_parallel_size * args.verifier.num_gpus
         + drafter_replicas(args) * args.drafter.num_gpus
     )
 
@@ -86,7 +87,10 @@ def _verifier(args: AppArgs) -> serve.Deployment:
         max_ongoing_requests=requests_at_once(args),
         max_constructor_retry_count=_RETRIES,
         ray_actor_options={"num_cpus": SUPERVISOR_CPUS},
-        placement_group_bundles=[{"CPU": SUPERVISOR_CPUS}, _bundle(args.verifier)],
+        placement_group_bundles=[
+            {"CPU": SUPERVISOR_CPUS},
+            *[_bundle(args.verifier)] * args.tensor_parallel_size,
+        ],
         placement_group_strategy="STRICT_PACK",
         **_HEALTH,
         **_SHUTDOWN,

@@ -108,7 +108,21 @@ class AppArgs(_Strict):
     enable_prefix_caching: bool = Field(
         True, description="Share the KV of common prefixes, within one tenant and cache_salt."
     )
-    tensor_parallel_size: int = Field(1, ge=1)
+    enforce_eager: bool = Field(
+        False, description="transformers' own classes compute, never the native executor."
+    )
+    batch_invariant: bool = Field(
+        False,
+        description="A request's output is the same bits in any batch, at any draft length, with "
+        "prefix hits and preemption; a model or machine that cannot give this is refused.",
+    )
+    tensor_parallel_size: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="Processes (with GPUs: one each) that share a verifier's target. What the "
+        "verifier pool gives, each of them is given.",
+    )
     speculative_config: SpeculativeConfig | None = Field(default_factory=SpeculativeConfig)
     verifier: PoolArgs = PoolArgs()
     drafter: PoolArgs = PoolArgs(num_cpus=0.5, threads=1)
@@ -122,6 +136,9 @@ class AppArgs(_Strict):
 
     @model_validator(mode="after")
     def _supported(self) -> AppArgs:
-        if self.tensor_parallel_size != 1:
-            raise ValueError("tensor_parallel_size other than 1 is not supported yet")
+        if self.tensor_parallel_size > 1 and self.verifier.num_gpus not in (0.0, 1.0):
+            raise ValueError(
+                "with tensor_parallel_size above 1 each rank takes one GPU or none, not "
+                f"{self.verifier.num_gpus:g}"
+            )
         return self

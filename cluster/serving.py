@@ -148,7 +148,8 @@ def _on_ray(stack: ExitStack, args: AppArgs, address: str | None, progress: Prog
     stack.callback(local.stop)
     if args.verifier.threads is not None:
         return args
-    share = max(1, serving_local.usable_cores() // args.verifier.num_replicas)
+    ranks = args.verifier.num_replicas * args.tensor_parallel_size
+    share = max(1, serving_local.usable_cores() // ranks)
     verifier = args.verifier.model_copy(update={"threads": share})
     return args.model_copy(update={"verifier": verifier})
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import torch
@@ -40,20 +40,35 @@ from pilotfish.v1 import control_pb2 as control
 from pilotfish.v1 import exchange_pb2 as pb
 from pilotfish.v1 import exchange_pb2_grpc as pb_grpc
 
+if TYPE_CHECKING:
+    from actors.engine.tp.lead import Lead
+
 GRPC_THREADS = 64  # one a gateway's stream
 STATS_TIMEOUT_S = 5.0
 
 
 class EngineService:
-    """Loads the target at construction (tens of seconds); raises EngineError subclasses."""
+    """Loads the target at construction (tens of seconds); raises EngineError subclasses.
 
-    def __init__(self, options: EngineOptions, on_span: SpanSink | None = None) -> None:
+    ranks: the others that share the target; None when this process has it alone.
+    """
+
+    def __init__(
+        self,
+        options: EngineOptions,
+        on_span: SpanSink | None = None,
+        ranks: Lead | None = None,
+    ) -> None:
         self.options = options
         if options.threads:
             torch.set_num_threads(options.threads)
         transformers_logging.disable_progress_bar()
         dtype = resolve_dtype(options.dtype, options.device)
-        model = load_model(options.model_path, options.revision, dtype, options.device)
+        model = (
+            load_model(options.model_path, options.revision, dtype, options.device)
+            if ranks is None
+            else ranks.load(options, dtype)
+        )
         self.tokenizer_digest = _tokenizer_digest(options)
         self.max_model_len = context_length(model.config, options.max_model_len)
         refuse_moving_rope(model.config, self.max_model_len)
@@ -66,7 +81,7 @@ class EngineService:
             tokenizer=self.tokenizer_digest,
             max_model_len=self.max_model_len,
         )
-        target = Target(model, self.port.taps, options.device)
+        target, free_bytes = _target(model, self.port.taps, options.device, ranks)
         bytes_a_row = row_bytes(target.info.spec, dtype, target.feature_dim)
         engine = Engine(
             target,
@@ -78,7 +93,7 @@ class EngineService:
                 self.max_model_len,
                 options.max_num_seqs,
                 options.kv_cache_memory_bytes,
-                free_memory(options.device),
+                free_bytes,
                 share=memory_share(options.device),
                 drafter_bytes_a_row=drafter_bytes_a_row(self.port, options),
             ),
@@ -90,6 +105,8 @@ class EngineService:
             max_num_queued_tokens=options.max_num_queued_tokens,
             enable_prefix_caching=options.enable_prefix_caching,
         )
+        if ranks is not None:
+            ranks.start(engine.allocator.num_blocks, options.block_size)
         engine.self_check()
         self.thread = EngineThread(engine)
         self._on_span = on_span
@@ -161,6 +178,18 @@ class EngineService:
             dtype=str(info.dtype).removeprefix("torch."),
             drafters=[_link_message(link) for link in self.port.status()],
         )
+
+
+def _target(
+    model: Any, taps: tuple[int, ...], device: str, ranks: Lead | None
+) -> tuple[Target, int]:
+    """The target, and the bytes its KV pool may be cut from."""
+    if ranks is None:
+        return Target(model, taps, device), free_memory(device)
+    from actors.engine.tp.target import LeadTarget
+
+    lead = LeadTarget(model, ranks, taps, device)
+    return lead, ranks.agree(lead.facts())
 
 
 def _link_message(link: LinkRecord) -> pb.DrafterLink:

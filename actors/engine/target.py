@@ -101,6 +101,16 @@ class Target:
         return logits
 
     @torch.inference_mode()
+    def reference(self, batch: StepBatch) -> torch.Tensor:
+        """Logits [rows, vocab] of one whole sequence by transformers' own attention, no cache."""
+        self.model.set_attn_implementation("eager")
+        try:
+            logits: torch.Tensor = self.model(input_ids=batch.ids, use_cache=False).logits[0]
+        finally:
+            self.model.set_attn_implementation(ATTENTION)
+        return logits
+
+    @torch.inference_mode()
     def check_attention(self, pool_for_check: KVPool, probe: StepBatch) -> None:
         """Compare one short forward with transformers' own attention, before serving anything.
 
@@ -115,11 +125,7 @@ class Target:
         except Exception as error:
             reason = f"{kind}: a forward through the paged cache failed: {error!r}"
             raise ModelLoadError(reason, param="model") from error
-        self.model.set_attn_implementation("eager")
-        try:
-            theirs = self.model(input_ids=probe.ids, use_cache=False).logits[0].float()
-        finally:
-            self.model.set_attn_implementation(ATTENTION)
+        theirs = self.reference(probe).float()
         self._captured.clear()
         # By norm and without the first row, which sees itself alone and tells nothing: in bf16 a
         # single logit of two sound kernels may differ by 0.25 (SmolLM2: 0.009 sound, 0.175 broken).

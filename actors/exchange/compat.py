@@ -19,6 +19,7 @@ RULE = "greedy+coupled"
 _VOLATILE = frozenset(
     {
         "attn_implementation",
+        "distributed_config",
         "dtype",
         "name_or_path",
         "output_attentions",

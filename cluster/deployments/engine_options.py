@@ -16,6 +16,7 @@ def engine_options(args: AppArgs, verifier_id: str) -> EngineOptions:
         model_path=args.model,
         tokenizer_path=args.tokenizer or "",
         revision=args.revision,
+        tensor_parallel_size=args.tensor_parallel_size,
         verifier_id=verifier_id,
         served_model_name=served_model_name(args),
         dtype=args.dtype,

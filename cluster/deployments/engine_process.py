@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from actors.engine.options import EngineOptions
 from cluster import telemetry
-from cluster.deployments.devices import resolve_device
+from cluster.deployments.located import located
+from cluster.deployments.rank_process import end_process
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
     from actors.engine.service import EngineService
+    from actors.engine.tp.lead import Lead
+    from actors.engine.tp.rendezvous import Rendezvous
 
 ALIVE_EVERY_S = 1.0
 RAY_THREADS = 4  # run() holds one for good; the others answer the supervisor
@@ -44,36 +47,32 @@ class EngineProcess:
         self._options = options
         self._otlp_traces_endpoint = otlp_traces_endpoint
         self._service: EngineService | None = None
+        self._lead: Lead | None = None
         self._provider: TracerProvider | None = None
         self._ended = threading.Event()
+
+    def gather(self) -> Rendezvous:
+        """What the other ranks are started with; `load` then waits for them."""
+        from actors.engine.tp.lead import Lead
+
+        self._lead = Lead(self._options.tensor_parallel_size)
+        return self._lead.rendezvous
 
     def load(self, host: str) -> EngineFacts:
         """Load the target and open the door at `host`; tens of seconds. Raises what is wrong
         with the model in one line."""
         from actors.engine.service import EngineService
-        from cluster.models.resolve import resolve
 
-        options = self._options
-        path = str(resolve(options.model_path, options.revision))
-        tokenizer = str(resolve(options.tokenizer_path)) if options.tokenizer_path else path
-        speculative = options.speculative
-        if speculative is not None:
-            device = resolve_device(speculative.device)
-            speculative = replace(speculative, device=device, target_tokenizer=tokenizer)
-        options = replace(
-            options,
-            model_path=path,
-            tokenizer_path=tokenizer,
-            device=resolve_device(options.device),
-            speculative=speculative,
-        )
+        options = located(self._options)
         self._provider = telemetry.setup(
             "pilotfish-verifier",
             self._otlp_traces_endpoint,
             {"pilotfish.verifier": options.verifier_id},
         )
-        service = EngineService(options, on_span=telemetry.span_sink(self._provider))
+        service = EngineService(options, telemetry.span_sink(self._provider), self._lead)
         port = service.start(host)
+        if self._lead is not None:
+            self._lead.guard(end_process)
         self._service = service
         return EngineFacts(port=port, pid=os.getpid(), device=options.device)
 
@@ -109,6 +108,8 @@ class EngineProcess:
         """Finish what runs within `grace_s`, then end; `run` returns."""
         if self._service is not None:
             self._service.stop(grace_s)
+            if self._lead is not None:
+                self._lead.close()
             telemetry.shutdown(self._provider)
         self._ended.set()
 

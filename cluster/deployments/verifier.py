@@ -1,10 +1,9 @@
 """The verifier replica: a light supervisor of one engine process.
 
-    placement group   bundle 0: this replica      bundle 1: the engine (CPUs, GPUs)
-
-They live and die together: when the engine dies the replica ends its own process, so that Serve
-replaces both within seconds instead of after three failed health checks; when the replica dies
-Ray ends the engine, its owner being gone.
+They share a placement group (`cluster.deployments.ranks`), and live and die together: when the
+engine dies, or one of its tensor-parallel ranks, the replica ends its own process, so that Serve
+replaces all within seconds instead of after three failed health checks; when the replica dies Ray
+ends the others, their owner being gone.
 """
 
 from __future__ import annotations
@@ -19,13 +18,11 @@ from typing import Any
 import ray
 from ray import serve
 from ray.serve.handle import DeploymentHandle
-from ray.util.placement_group import get_current_placement_group
-from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from cluster.config import AppArgs
 from cluster.deployments.addresses import this_node
 from cluster.deployments.engine_options import engine_options
-from cluster.deployments.engine_process import RAY_THREADS, EngineFacts, EngineProcess
+from cluster.deployments.ranks import Ranks
 from cluster.deployments.reports import autoscaling_stats, verifier_status
 from pilotfish.v1 import control_pb2 as pb
 
@@ -51,10 +48,11 @@ class Verifier:
         self._stopping = False
         self._heard_s = time.monotonic()
         address = this_node(args.data_host)
-        self._engine = _start_engine(args, self._verifier)
-        facts: EngineFacts = await self._engine.load.remote(address.bind)
-        self._facts = facts
-        self._data_addr = address.at(facts.port)
+        options = engine_options(args, self._verifier)
+        self._ranks = Ranks(options, args.verifier, args.otlp_traces_endpoint)
+        self._engine = self._ranks.engine
+        self._facts = await self._ranks.load(address.bind)
+        self._data_addr = address.at(self._facts.port)
         self._heard_s = time.monotonic()
         self._tasks = [
             asyncio.create_task(self._watch()),
@@ -80,8 +78,9 @@ class Verifier:
         return self._status.SerializeToString()
 
     async def placement(self) -> dict[str, Any]:
-        """Where this replica and its engine are."""
-        return {"verifier": self._verifier, **await self._engine.placement.remote()}
+        """Where this replica and its engine are, and each rank of it."""
+        ranks = await self._ranks.placements()
+        return {"verifier": self._verifier, **ranks[0], "ranks": ranks}
 
     async def check_health(self) -> None:
         """For hangs only; a dead engine has already ended this process."""
@@ -92,10 +91,9 @@ class Verifier:
     # ------------------------------------------------------------------ tasks
 
     async def _watch(self) -> None:
-        with suppress(ray.exceptions.RayError):
-            await self._engine.run.remote()
+        await self._ranks.ended()
         if not self._stopping:
-            logger.error("the engine process %d ended; so does its replica", self._facts.pid)
+            logger.error("the engine of process %d ended; so does its replica", self._facts.pid)
             os._exit(1)
 
     async def _exchange_forever(self) -> None:
@@ -139,19 +137,3 @@ class Verifier:
         if hasattr(self, "_facts"):
             with suppress(ray.exceptions.RayError, TimeoutError):
                 await asyncio.wait_for(self._engine.stop.remote(DRAIN_S), DRAIN_S + 2.0)
-
-
-def _start_engine(args: AppArgs, verifier: str) -> Any:
-    group = get_current_placement_group()
-    strategy = (
-        "DEFAULT"
-        if group is None
-        else PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=1)
-    )
-    actor = ray.remote(EngineProcess).options(
-        num_cpus=args.verifier.num_cpus,
-        num_gpus=args.verifier.num_gpus,
-        max_concurrency=RAY_THREADS,
-        scheduling_strategy=strategy,
-    )
-    return actor.remote(engine_options(args, verifier), args.otlp_traces_endpoint)

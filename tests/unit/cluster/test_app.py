@@ -79,6 +79,25 @@ def test_replicas_and_resources_are_what_was_asked_for() -> None:
     assert gpus(args) == pytest.approx(2 * 1 + 3 * 0.25)
 
 
+def test_every_rank_of_a_verifier_is_given_what_one_would_be() -> None:
+    args = AppArgs.model_validate(
+        {
+            "model": "m",
+            "tensor_parallel_size": 3,
+            "verifier": {"num_replicas": 2, "num_cpus": 2, "num_gpus": 1},
+            "speculative_config": None,
+            "gateway": {"num_cpus": 0.5},
+        }
+    )
+    verifier = deployments(build(args))[names.VERIFIER]
+    supervisor, *ranks = verifier._replica_config.placement_group_bundles
+    assert "GPU" not in supervisor
+    assert ranks == [{"CPU": 2, "GPU": 1}] * 3
+    assert cpus(args) == pytest.approx(2 * (3 * 2 + 0.1) + args.gateway.num_cpus + 0.1)
+    assert gpus(args) == 2 * 3
+    assert engine_options(args, "v").tensor_parallel_size == 3
+
+
 def test_serve_never_refuses_what_the_engine_would_take() -> None:
     args = AppArgs(model="m", max_num_seqs=4, max_num_queued_reqs=8)
     assert deployments(build(args))[names.VERIFIER].max_ongoing_requests > 12

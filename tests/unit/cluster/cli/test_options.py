@@ -135,7 +135,10 @@ def test_null_is_standard_decode() -> None:
             "--speculative-config: method 'draft_model' needs 'model'",
         ),
         ({"tls_key": "k.pem"}, "--tls-certificate and --tls-key come together"),
-        ({"tensor_parallel_size": 2}, "--tensor-parallel-size other than 1 is not supported yet"),
+        (
+            {"tensor_parallel_size": 2, "verifier_gpus": 2.0},
+            "with --tensor-parallel-size above 1 each rank takes one GPU or none, not 2",
+        ),
         (
             {"max_model_len": "long"},
             "--max-model-len: 'long' is not a number (8192, 8k = 8000, 8K = 8192)",
