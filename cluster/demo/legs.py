@@ -67,7 +67,13 @@ def run_leg(
     gaps: list[float] = []
     first_tokens = 0
     speculation = None
-    options: GenerateOptions = {"max_tokens": max_tokens, "temperature": 0.0, "logprobs": 2}
+    options: GenerateOptions = {
+        "max_tokens": max_tokens,
+        "temperature": 0.0,
+        "logprobs": 2,
+        # A prompt that one leg has computed is not computed already for the other.
+        "cache_salt": leg.name,
+    }
     if leg.n_max is not None:
         options["speculative_n_max"] = leg.n_max
     with client.stream(messages=[{"role": "user", "content": prompt}], **options) as deltas:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from cluster.demo.dataset import DatasetError, load
-from cluster.demo.legs import LegResult
+from cluster.demo.legs import REMOTE, STANDARD, LegResult, run_leg
 from cluster.demo.report import Pair, rows_of, table_of
 from cluster.demo.view import ACCEPTED, coloured
 from cluster.demo.watch import DrafterLost, Sighting, require_alive
@@ -42,6 +43,21 @@ def make_sighting(**keywords: object) -> Sighting:
 
 
 # -------------------------------------------------------------------------------- account
+
+
+def test_no_leg_finds_a_prompt_that_the_other_has_computed() -> None:
+    asked: list[dict[str, object]] = []
+
+    class FakeClient:
+        def stream(self, **options: object) -> object:
+            asked.append(options)
+            return nullcontext([Delta("x", (1,), finish_reason="stop")])
+
+    for leg in (STANDARD, REMOTE, STANDARD):
+        run_leg(FakeClient(), leg, "prompt", 4)  # type: ignore[arg-type]
+    salts = [options["cache_salt"] for options in asked]
+    assert salts[0] == salts[2] != salts[1]
+    assert all(salts)
 
 
 def test_rates_are_tokens_over_seconds_and_never_means_of_rates() -> None:
