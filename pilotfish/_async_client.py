@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import random
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -15,16 +14,17 @@ import grpc
 import grpc.aio
 
 from pilotfish import _channel
+from pilotfish._calls import Calls, Received
 from pilotfish._options import GenerateOptions, Message, generate_request, tokenize_request
-from pilotfish._retry import Deadline, RetryPolicy
+from pilotfish._retry import Deadline
 from pilotfish._status import Status, status_of
 from pilotfish._stubs import control_stub, inference_stub
-from pilotfish._trace import trace_metadata
-from pilotfish._types import Delta, Generation, Model, delta_of, generation_of, joined, models_of
+from pilotfish._types import Delta, Generation, Model, generation_of, models_of
 from pilotfish.v1 import control_pb2, inference_pb2
 from pilotfish.v1.inference_pb2_grpc import InferenceStub
 
 _T = TypeVar("_T")
+_NO_OPTIONS: GenerateOptions = {}
 
 
 class AsyncClient:
@@ -49,9 +49,7 @@ class AsyncClient:
     ) -> None:
         self._target = target
         self._credentials = _channel.credentials(tls)
-        self._metadata = _channel.authorization(api_key)
-        self._timeout = timeout
-        self._retry = RetryPolicy(retries)
+        self._calls = Calls(api_key, timeout, retries)
         self._channel: grpc.aio.Channel | None = None
         self._closed = asyncio.Event()
 
@@ -65,8 +63,7 @@ class AsyncClient:
     ) -> Generation:
         """The whole output; see `Client.generate`."""
         request = generate_request(prompt, messages, tokens, options)
-        method = self._inference.Generate
-        return generation_of(await self._unary(method, request, self._deadline(options), options))
+        return generation_of(await self._unary(self._inference.Generate, request, options))
 
     def stream(
         self,
@@ -78,18 +75,18 @@ class AsyncClient:
     ) -> AsyncStream:
         """The output as it is written; see `Client.stream`. Not a coroutine."""
         request = generate_request(prompt, messages, tokens, options)
-        metadata = self._metadata + trace_metadata(options)
+        metadata = self._calls.metadata(options)
 
         def start(timeout: float | None) -> Any:
             return self._inference.GenerateStream(request, timeout=timeout, metadata=metadata)
 
-        deadline = self._deadline(options)
-        return AsyncStream(start, deadline, self._retry, request.model, self._closed)
+        deadline = self._calls.deadline(options)
+        return AsyncStream(start, deadline, self._calls, request.model, self._closed)
 
     async def models(self) -> list[Model]:
         """What the server serves."""
         response: inference_pb2.ModelsResponse = await self._unary(
-            self._inference.Models, inference_pb2.ModelsRequest(), self._deadline({}), {}
+            self._inference.Models, inference_pb2.ModelsRequest()
         )
         return models_of(response)
 
@@ -103,17 +100,14 @@ class AsyncClient:
         """Token ids of a text, or of a chat under the model's template."""
         request = tokenize_request(text, messages, model)
         response: inference_pb2.TokenizeResponse = await self._unary(
-            self._inference.Tokenize, request, self._deadline({}), {}
+            self._inference.Tokenize, request
         )
         return list(response.ids)
 
     async def status(self) -> Status:
         """Verifiers, drafters and the newest policy snapshot."""
         response: control_pb2.Status = await self._unary(
-            control_stub(self._connected()).GetStatus,
-            control_pb2.StatusRequest(),
-            self._deadline({}),
-            {},
+            control_stub(self._connected()).GetStatus, control_pb2.StatusRequest()
         )
         return status_of(response)
 
@@ -151,30 +145,23 @@ class AsyncClient:
             )
         return self._channel
 
-    def _deadline(self, options: GenerateOptions) -> Deadline:
-        return Deadline(options.get("timeout", self._timeout), time.monotonic())
-
     async def _unary(
         self,
         method: Callable[..., Awaitable[_T]],
         request: Any,
-        deadline: Deadline,
-        options: GenerateOptions,
+        options: GenerateOptions = _NO_OPTIONS,
     ) -> _T:
-        metadata = self._metadata + trace_metadata(options)
+        metadata, deadline = self._calls.metadata(options), self._calls.deadline(options)
         for attempt in itertools.count():
             if self._closed.is_set():
                 raise _channel.closed()
-            left = deadline.left(time.monotonic())
             try:
                 async with _ours(self._closed):
+                    left = deadline.left(time.monotonic())
                     return await method(request, timeout=left, metadata=metadata)
             except grpc.RpcError as error:
-                failure = _channel.error_of(error)
-                left = deadline.left(time.monotonic())
-                pause = self._retry.pause(attempt, failure, left, random.random())
-                if pause is None:
-                    raise failure from error
+                ours = self._closed.is_set()
+                pause = self._calls.pause(attempt, error, deadline, ours=ours)
             await asyncio.sleep(pause)
         raise AssertionError("the count of attempts has no end")
 
@@ -186,24 +173,23 @@ class AsyncStream:
         self,
         start: Callable[[float | None], Any],
         deadline: Deadline,
-        retry: RetryPolicy,
+        calls: Calls,
         model: str,
         client_closed: asyncio.Event,
     ) -> None:
         self._client_closed = client_closed
         self._start = start
         self._deadline = deadline
-        self._retry = retry
-        self._model = model
+        self._calls = calls
         self._call: Any = None
-        self._deltas: list[Delta] = []
+        self._received = Received(model)
         self._closed = asyncio.Event()
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Delta:
-        if self._deltas and self._deltas[-1].finish_reason:
+        if self._received.finished:
             raise StopAsyncIteration
         for attempt in itertools.count():
             if self._closed.is_set():
@@ -219,7 +205,7 @@ class AsyncStream:
         """Wait for the rest; the whole output, deltas already taken included."""
         async for _ in self:
             pass
-        return joined(self._deltas, self._model)
+        return self._received.whole()
 
     async def close(self) -> None:
         """Cancel the request unless it has finished; as often as you like."""
@@ -243,21 +229,12 @@ class AsyncStream:
             self._call = self._start(self._deadline.left(time.monotonic()))
         async with _ours(self._closed, self._client_closed):
             message = await self._call.read()
-        if not isinstance(message, inference_pb2.GenerateDelta):
-            raise _channel.incomplete()
-        delta = delta_of(message)
-        self._deltas.append(delta)
-        return delta
+        return self._received.take(message)
 
     def _pause(self, attempt: int, error: grpc.RpcError) -> float:
-        """Seconds before another attempt; raises the typed error when there is none."""
         ours = self._closed.is_set() or self._client_closed.is_set()
-        failure = _channel.closed() if ours else _channel.error_of(error)
-        left = self._deadline.left(time.monotonic())
-        pause = self._retry.pause(attempt, failure, left, random.random())
-        if pause is None or self._deltas:
-            raise failure from error
-        return pause
+        received = bool(self._received)
+        return self._calls.pause(attempt, error, self._deadline, ours=ours, received=received)
 
 
 @asynccontextmanager

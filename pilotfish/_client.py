@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import random
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -13,15 +12,16 @@ from typing import Any, Self, TypeVar, Unpack
 import grpc
 
 from pilotfish import _channel
+from pilotfish._calls import Calls, Received
 from pilotfish._options import GenerateOptions, Message, generate_request, tokenize_request
-from pilotfish._retry import Deadline, RetryPolicy
+from pilotfish._retry import Deadline
 from pilotfish._status import Status, status_of
 from pilotfish._stubs import control_stub, inference_stub
-from pilotfish._trace import trace_metadata
-from pilotfish._types import Delta, Generation, Model, delta_of, generation_of, joined, models_of
+from pilotfish._types import Delta, Generation, Model, generation_of, models_of
 from pilotfish.v1 import control_pb2, inference_pb2
 
 _T = TypeVar("_T")
+_NO_OPTIONS: GenerateOptions = {}
 
 
 class Client:
@@ -48,9 +48,7 @@ class Client:
     ) -> None:
         options = _channel.channel_options(target)
         credentials = _channel.credentials(tls)
-        self._metadata = _channel.authorization(api_key)
-        self._timeout = timeout
-        self._retry = RetryPolicy(retries)
+        self._calls = Calls(api_key, timeout, retries)
         self._channel = (
             grpc.insecure_channel(target, options)
             if credentials is None
@@ -75,9 +73,7 @@ class Client:
         Raises a `PilotfishError`; `GenerateOptions` lists the options.
         """
         request = generate_request(prompt, messages, tokens, options)
-        return generation_of(
-            self._unary(self._inference.Generate, request, self._deadline(options), options)
-        )
+        return generation_of(self._unary(self._inference.Generate, request, options))
 
     def stream(
         self,
@@ -96,20 +92,20 @@ class Client:
         The call starts when the first delta is asked for.
         """
         request = generate_request(prompt, messages, tokens, options)
-        metadata = self._metadata + trace_metadata(options)
+        metadata = self._calls.metadata(options)
 
         def start(timeout: float | None) -> Any:
             if self._closed.is_set():
                 raise _channel.closed()
             return self._inference.GenerateStream(request, timeout=timeout, metadata=metadata)
 
-        deadline = self._deadline(options)
-        return Stream(start, deadline, self._retry, request.model, self._closed)
+        deadline = self._calls.deadline(options)
+        return Stream(start, deadline, self._calls, request.model, self._closed)
 
     def models(self) -> list[Model]:
         """What the server serves."""
         response: inference_pb2.ModelsResponse = self._unary(
-            self._inference.Models, inference_pb2.ModelsRequest(), self._deadline({}), {}
+            self._inference.Models, inference_pb2.ModelsRequest()
         )
         return models_of(response)
 
@@ -122,15 +118,13 @@ class Client:
     ) -> list[int]:
         """Token ids of a text, or of a chat under the model's template."""
         request = tokenize_request(text, messages, model)
-        response: inference_pb2.TokenizeResponse = self._unary(
-            self._inference.Tokenize, request, self._deadline({}), {}
-        )
+        response: inference_pb2.TokenizeResponse = self._unary(self._inference.Tokenize, request)
         return list(response.ids)
 
     def status(self) -> Status:
         """Verifiers, drafters and the newest policy snapshot."""
         response: control_pb2.Status = self._unary(
-            self._control.GetStatus, control_pb2.StatusRequest(), self._deadline({}), {}
+            self._control.GetStatus, control_pb2.StatusRequest()
         )
         return status_of(response)
 
@@ -150,27 +144,22 @@ class Client:
     ) -> None:
         self.close()
 
-    def _deadline(self, options: GenerateOptions) -> Deadline:
-        return Deadline(options.get("timeout", self._timeout), time.monotonic())
-
     def _unary(
-        self, method: Callable[..., _T], request: Any, deadline: Deadline, options: GenerateOptions
+        self,
+        method: Callable[..., _T],
+        request: Any,
+        options: GenerateOptions = _NO_OPTIONS,
     ) -> _T:
-        metadata = self._metadata + trace_metadata(options)
+        metadata, deadline = self._calls.metadata(options), self._calls.deadline(options)
         for attempt in itertools.count():
             if self._closed.is_set():
                 raise _channel.closed()
-            left = deadline.left(time.monotonic())
             try:
+                left = deadline.left(time.monotonic())
                 return method(request, timeout=left, metadata=metadata)
             except grpc.RpcError as error:
-                failure = _channel.error_of(error)
-                if self._closed.is_set():
-                    failure = _channel.closed()
-                left = deadline.left(time.monotonic())
-                pause = self._retry.pause(attempt, failure, left, random.random())
-                if pause is None:
-                    raise failure from error
+                ours = self._closed.is_set()
+                pause = self._calls.pause(attempt, error, deadline, ours=ours)
             self._closed.wait(pause)
         raise AssertionError("the count of attempts has no end")
 
@@ -186,24 +175,23 @@ class Stream:
         self,
         start: Callable[[float | None], Any],
         deadline: Deadline,
-        retry: RetryPolicy,
+        calls: Calls,
         model: str,
         client_closed: threading.Event,
     ) -> None:
         self._client_closed = client_closed
         self._start = start
         self._deadline = deadline
-        self._retry = retry
-        self._model = model
+        self._calls = calls
         self._call: Any = None
-        self._deltas: list[Delta] = []
+        self._received = Received(model)
         self._closed = threading.Event()
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Delta:
-        if self._deltas and self._deltas[-1].finish_reason:
+        if self._received.finished:
             raise StopIteration
         for attempt in itertools.count():
             if self._closed.is_set():
@@ -219,7 +207,7 @@ class Stream:
         """Wait for the rest; the whole output, deltas already taken included."""
         for _ in self:
             pass
-        return joined(self._deltas, self._model)
+        return self._received.whole()
 
     def close(self) -> None:
         """Cancel the request unless it has finished; from any thread, as often as you like."""
@@ -243,19 +231,9 @@ class Stream:
             self._call = self._start(self._deadline.left(time.monotonic()))
             if self._closed.is_set():  # by another thread, which saw no call to cancel
                 self._call.cancel()
-        message = next(self._call, None)
-        if message is None:
-            raise _channel.incomplete()
-        delta = delta_of(message)
-        self._deltas.append(delta)
-        return delta
+        return self._received.take(next(self._call, None))
 
     def _pause(self, attempt: int, error: grpc.RpcError) -> float:
-        """Seconds before another attempt; raises the typed error when there is none."""
         ours = self._closed.is_set() or self._client_closed.is_set()
-        failure = _channel.closed() if ours else _channel.error_of(error)
-        left = self._deadline.left(time.monotonic())
-        pause = self._retry.pause(attempt, failure, left, random.random())
-        if pause is None or self._deltas:
-            raise failure from error
-        return pause
+        received = bool(self._received)
+        return self._calls.pause(attempt, error, self._deadline, ours=ours, received=received)

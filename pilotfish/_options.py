@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, TypedDict
 
 from pilotfish._errors import InvalidRequestError
@@ -101,13 +101,11 @@ def tokenize_request(
 
 def chat_prompt(messages: Sequence[Message]) -> pb.ChatPrompt:
     chat = pb.ChatPrompt()
+    if not isinstance(messages, Iterable):
+        raise _refused("messages", "a sequence of messages is wanted")
     for message in messages:
-        if set(message) != {"role", "content"}:
-            raise InvalidRequestError(
-                "a message has the keys 'role' and 'content'",
-                code="INVALID_ARGUMENT",
-                param="messages",
-            )
+        if not isinstance(message, Mapping) or set(message) != {"role", "content"}:
+            raise _refused("messages", "a message has the keys 'role' and 'content'")
         entry = chat.messages.add()
         _set(entry, "role", message["role"], "messages")
         _set(entry, "content", message["content"], "messages")
@@ -124,6 +122,8 @@ def _option(request: pb.GenerateRequest, name: str, value: Any) -> None:
     elif name == "speculative_n_max":
         _set(request.speculative, "n_max", value, name)
     elif name == "logit_bias":
+        if not isinstance(value, Mapping):
+            raise _refused(name, "a mapping of token ids to numbers is wanted")
         for token, bias in value.items():
             entry = common_pb2.TokenBias()
             _set(entry, "token", token, name)
@@ -148,6 +148,6 @@ def _extend(field: Any, values: Sequence[Any], param: str) -> None:
         raise _refused(param, error) from None
 
 
-def _refused(param: str, error: Exception) -> InvalidRequestError:
+def _refused(param: str, error: Exception | str) -> InvalidRequestError:
     """Out of range, of a wrong type, or text that is no Unicode (lone surrogates)."""
     return InvalidRequestError(f"{param}: {error}", code="INVALID_ARGUMENT", param=param)

@@ -11,6 +11,7 @@ from pilotfish._options import GenerateOptions, generate_request, tokenize_reque
 from pilotfish._trace import trace_metadata
 from pilotfish._types import Delta, Speculation, Usage, joined
 
+PARENT = f"00-{'a' * 32}-{'b' * 16}-01"
 EVERY: GenerateOptions = {
     "model": "m",
     "max_tokens": 3,
@@ -30,6 +31,8 @@ EVERY: GenerateOptions = {
     "logprobs": 0,
     "speculative_n_max": 0,
     "cohort": "c",
+    "priority": 3,
+    "cache_salt": "s",
     "request_id": "r",
     "traceparent": "t",
     "tracestate": "s",
@@ -85,6 +88,8 @@ def test_a_single_stop_string_is_not_its_characters() -> None:
         ("stop_token_ids", [-1]),
         ("speculative_n_max", -1),
         ("request_id", 7),
+        ("logit_bias", 3),
+        ("stop", 3),
     ],
 )
 def test_what_the_wire_cannot_carry_is_refused_by_name(name: str, value: Any) -> None:
@@ -100,18 +105,49 @@ def test_a_message_with_other_keys_is_refused() -> None:
         generate_request(None, [{"role": "user", "content": "a", "name": "b"}], None, {})
 
 
+@pytest.mark.parametrize("messages", [[1], [None], 5, "hello", {"role": "user"}])
+def test_messages_that_are_none_are_refused_by_name(messages: Any) -> None:
+    for make in (generate_request, lambda *inputs: tokenize_request(None, inputs[1], "")):
+        with pytest.raises(InvalidRequestError) as caught:
+            make(None, messages, None, {})
+        assert caught.value.param == "messages"
+
+
 def test_an_unknown_option_is_a_type_error_that_names_the_known_ones() -> None:
     with pytest.raises(TypeError, match=r"'max_token'; known: .*max_tokens"):
         generate_request("p", None, None, {"max_token": 3})
 
 
 def test_an_explicit_traceparent_wins_and_none_is_sent_without_a_trace() -> None:
-    assert trace_metadata({"traceparent": "t", "tracestate": "s"}) == [
-        ("traceparent", "t"),
-        ("tracestate", "s"),
+    assert trace_metadata({"traceparent": PARENT, "tracestate": "a=1"}) == [
+        ("traceparent", PARENT),
+        ("tracestate", "a=1"),
     ]
-    assert trace_metadata({"traceparent": "t"}) == [("traceparent", "t")]
+    assert trace_metadata({"traceparent": PARENT}) == [("traceparent", PARENT)]
+    assert trace_metadata({"traceparent": f"01{PARENT[2:]}-more"})
     assert trace_metadata({}) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "param"),
+    [
+        ({"traceparent": "t"}, "traceparent"),
+        ({"traceparent": 7}, "traceparent"),
+        ({"traceparent": PARENT + "\n"}, "traceparent"),
+        ({"traceparent": f"ff{PARENT[2:]}"}, "traceparent"),
+        ({"traceparent": f"00-{'0' * 32}-{'b' * 16}-01"}, "traceparent"),
+        ({"traceparent": PARENT.upper()}, "traceparent"),
+        ({"traceparent": PARENT, "tracestate": "é"}, "tracestate"),
+        ({"traceparent": PARENT, "tracestate": "a" * 513}, "tracestate"),
+        ({"tracestate": "a=1"}, "tracestate"),
+    ],
+)
+def test_a_trace_context_that_nobody_could_read_is_refused(
+    options: dict[str, Any], param: str
+) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        trace_metadata(options)
+    assert caught.value.param == param
 
 
 def test_the_current_span_is_passed_on() -> None:

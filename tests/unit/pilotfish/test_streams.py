@@ -15,6 +15,7 @@ from pilotfish import (
     AsyncClient,
     Client,
     InternalError,
+    InvalidRequestError,
     PilotfishError,
     RequestCancelledError,
     UnavailableError,
@@ -173,6 +174,32 @@ async def test_a_method_the_server_lacks_is_an_error_of_the_base_class() -> None
         with pytest.raises(InternalError) as caught:
             await client.models()
     assert caught.value.code == "UNIMPLEMENTED"
+
+
+@pytest.mark.parametrize("timeout", ["x", float("nan"), float("inf"), True, [1]])
+async def test_a_time_out_that_is_none_is_refused_by_name(timeout: Any) -> None:
+    """Where it is given: at the constructor or at the call."""
+    for make in (Client, AsyncClient):
+        with pytest.raises(InvalidRequestError) as caught:
+            make("127.0.0.1:1", timeout=timeout)
+        assert caught.value.param == "timeout"
+    with Client("127.0.0.1:1") as client:
+        for call in (client.generate, client.stream):
+            with pytest.raises(InvalidRequestError) as caught:
+                call("a", timeout=timeout)
+            assert caught.value.param == "timeout"
+    async with AsyncClient("127.0.0.1:1") as other:
+        with pytest.raises(InvalidRequestError) as caught:
+            await other.generate("a", timeout=timeout)
+        assert caught.value.param == "timeout"
+
+
+@pytest.mark.parametrize("retries", [-1, 1.5, "2", True])
+def test_a_count_of_retries_that_is_none_is_refused_by_name(retries: Any) -> None:
+    for make in (Client, AsyncClient):
+        with pytest.raises(InvalidRequestError) as caught:
+            make("127.0.0.1:1", retries=retries)
+        assert caught.value.param == "retries"
 
 
 @pytest.mark.parametrize("key", ["", "a b", "k\u00e9y", "line\nbreak"])
