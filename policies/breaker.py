@@ -1,7 +1,8 @@
 """When to stop asking a drafter, and when to ask again. The clock is an argument.
 
 A *miss* is silence: an ask older than `patience_s` with nothing heard since. Counting starts anew
-after each miss, so short steps do not turn one pause into three misses. Three misses of all its
+after each miss, so short steps do not turn one pause into three misses; asks that end with their
+requests add up, so short requests do not hide a drafter that never answers. Three misses of all its
 rows isolate a drafter for 5 s, doubled with each relapse; then one session probes it (half-open).
 Four misses of one session, while others are answered, open that session again.
 """
@@ -21,15 +22,26 @@ Admission = Literal["all", "one", "none"]
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Consecutive misses, and since when an ask has been unanswered (None: nothing asked)."""
+    """Consecutive misses, and since when an ask has been unanswered (None: nothing asked).
+    waited_s: how long earlier asks since the last miss had gone unanswered when they ended."""
 
     misses: int = 0
     since_s: float | None = None
+    waited_s: float = 0.0
 
 
 def asked(silence: Silence, now_s: float) -> Silence:
     """Only the oldest unanswered ask counts, so asking more often does not buy time."""
-    return silence if silence.since_s is not None else Silence(silence.misses, now_s)
+    if silence.since_s is not None:
+        return silence
+    return Silence(silence.misses, now_s - silence.waited_s)
+
+
+def withdrawn(silence: Silence, now_s: float) -> Silence:
+    """The asks have ended with their requests; the time they waited in vain counts on."""
+    if silence.since_s is None:
+        return silence
+    return Silence(silence.misses, None, now_s - silence.since_s)
 
 
 def unanswered(silence: Silence, now_s: float, patience_s: float) -> Silence:
@@ -74,8 +86,13 @@ def answer(breaker: Breaker, now_s: float) -> Breaker:
 
 
 def interrupted(breaker: Breaker) -> Breaker:
-    """Nobody waits for an answer any more: the asks are gone with their sessions or connection."""
-    return replace(breaker, silence=replace(breaker.silence, since_s=None))
+    """The asks are gone with their connection, and say nothing."""
+    return replace(breaker, silence=Silence(breaker.silence.misses))
+
+
+def left(breaker: Breaker, now_s: float) -> Breaker:
+    """The last session has left; nobody waits for an answer until there is another."""
+    return replace(breaker, silence=withdrawn(breaker.silence, now_s))
 
 
 def miss(breaker: Breaker, now_s: float, patience_s: float) -> Breaker:

@@ -122,7 +122,7 @@ class EngineService:
             maximum_concurrent_rpcs=GRPC_THREADS,
         )
         servicer = VerificationServicer(self.thread, self.describe, self._on_span)
-        pb_grpc.add_VerificationServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
+        pb_grpc.add_VerificationServicer_to_server(servicer, server)
         try:
             bound = server.add_insecure_port(f"{host}:{port}")
         except RuntimeError as error:

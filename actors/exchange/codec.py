@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING
 from actors.contracts import Commit, DrafterInfo, OpenSession, Proposal, SessionKey
 from actors.exchange.compat import Compat
 from actors.exchange.limits import MAX_COMMIT, MAX_DETAIL, MAX_REQUEST_ID, Limits
-from actors.sampling.params import SamplingParams
+from actors.sampling.params import (
+    MAX_REPETITION_PENALTY,
+    MIN_REPETITION_PENALTY,
+    SamplingParams,
+)
 from pilotfish.v1 import common_pb2, exchange_pb2
 
 if TYPE_CHECKING:
@@ -63,7 +67,9 @@ def sampling_from_pb(message: common_pb2.Sampling) -> SamplingParams:
     _check(0.0 < message.top_p <= 1.0, "top_p", "must be in (0, 1]")
     _check(0.0 <= message.min_p <= 1.0, "min_p", "must be in [0, 1]")
     _check(
-        0.0 < message.repetition_penalty < math.inf, "repetition_penalty", "must be finite and > 0"
+        MIN_REPETITION_PENALTY <= message.repetition_penalty <= MAX_REPETITION_PENALTY,
+        "repetition_penalty",
+        f"must be in [{MIN_REPETITION_PENALTY:g}, {MAX_REPETITION_PENALTY:g}]",
     )
     for name in ("presence_penalty", "frequency_penalty"):
         _check(math.isfinite(getattr(message, name)), name, "must be finite")

@@ -133,12 +133,12 @@ class PortSession:
         self.blocks.clear()
         home.sessions.add(self.view.request_id)
 
-    def leave(self, reason: Reason) -> None:
+    def leave(self, reason: Reason, now_s: float) -> None:
         """Back to having no drafter; blocks that have come stay good."""
         if self.home is not None:
             self.home.sessions.discard(self.view.request_id)
             if not self.home.sessions:
-                self.home.breaker = brk.interrupted(self.home.breaker)
+                self.home.breaker = brk.left(self.home.breaker, now_s)
         self.key, self.home, self.reason = None, None, reason
         self.asks = {}
 

@@ -242,7 +242,7 @@ class Link:
     # -- calls ------------------------------------------------------------------------------
 
     def _call(self, channel: grpc.Channel, frames: Iterator[pb.VerifierFrame]) -> Any:
-        call = pb_grpc.DraftingStub(channel).Exchange(frames)  # type: ignore[no-untyped-call]
+        call = pb_grpc.DraftingStub(channel).Exchange(frames)
         with self._lock:
             self._calls.append(call)
         if self._closing.is_set():

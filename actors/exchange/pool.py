@@ -277,13 +277,14 @@ class RemotePort:
                     break
                 home.link.close_session(key, "cold")
                 if session is not None and session.key == key:
-                    session.leave("cold")
-                    session.retry_s = self._clock() + _COLD_S
+                    now_s = self._clock()
+                    session.leave("cold", now_s)
+                    session.retry_s = now_s + _COLD_S
 
     def _leave(self, session: PortSession, reason: Reason) -> None:
         if session.home is not None and session.key is not None:
             session.home.link.close_session(session.key, reason)
-        session.leave(reason)
+        session.leave(reason, self._clock())
 
     def _abandon(self, home: Home, reason: Reason) -> None:
         for request_id in list(home.sessions):
@@ -293,7 +294,7 @@ class RemotePort:
         session = self._sessions.pop(request_id, None)
         if session is not None and session.home is not None and session.key is not None:
             session.home.link.close_session(session.key, reason)
-            session.leave("no-drafter")
+            session.leave("no-drafter", self._clock())
 
     def _learn(self, gathered: Gathered) -> None:
         """An empty answer is a block whose first token was not accepted: waiting for the next is
@@ -364,7 +365,7 @@ class RemotePort:
         if session.key.epoch != fault.key.epoch:
             return
         overloaded = fault.code == pb.FAULT_OVERLOADED
-        session.leave("overloaded" if overloaded else "fault")
+        session.leave("overloaded" if overloaded else "fault", now_s)
         if overloaded:
             home.full_until_s = now_s + _OVERLOADED_S
         elif fault.code in _OWN_FAULTS:

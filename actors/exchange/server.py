@@ -25,6 +25,9 @@ from actors.exchange.worker import DraftWorker
 from pilotfish.v1 import exchange_pb2 as pb
 from pilotfish.v1 import exchange_pb2_grpc as pb_grpc
 
+HUNG_AFTER_S = 30.0
+"""No call of a drafter takes so long: prompts are fed in parts."""
+
 
 @dataclass(frozen=True, slots=True)
 class DrafterStats:
@@ -71,7 +74,7 @@ class DraftingServer:
             options=server_options(keepalive_ms),
             maximum_concurrent_rpcs=threads,
         )
-        pb_grpc.add_DraftingServicer_to_server(self._servicer, self._server)  # type: ignore[no-untyped-call]
+        pb_grpc.add_DraftingServicer_to_server(self._servicer, self._server)
 
     def start(self, host: str = "127.0.0.1", port: int = 0) -> int:
         """Bind and serve; returns the port. Raises OSError when the port is taken."""
@@ -90,6 +93,10 @@ class DraftingServer:
         self._servicer.close()
         self._server.stop(grace_s).wait()
         self._worker.stop(max(grace_s, 0.1))
+
+    def alive(self, within_s: float = HUNG_AFTER_S) -> bool:
+        """Whether drafts are still made: the server may answer pings without. Cheap."""
+        return self._worker.alive(within_s)
 
     def stats(self) -> DrafterStats:
         return DrafterStats(

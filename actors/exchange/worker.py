@@ -85,6 +85,7 @@ class DraftWorker:
         self._stopping = False
         self._faults: list[tuple[Sink, pb.Fault]] = []
         self._thread = threading.Thread(target=self._run, name="draft-worker", daemon=True)
+        self._began_s: float | None = None
         self.busy_ns = 0
         self.blocks = 0
         self.faults: dict[str, int] = defaultdict(int)
@@ -99,6 +100,13 @@ class DraftWorker:
 
     def start(self) -> None:
         self._thread.start()
+
+    def alive(self, within_s: float) -> bool:
+        """Whether the thread runs and has not been in one batch for longer than that; before
+        `start` and after `stop` it does not run."""
+        began_s = self._began_s
+        held_s = 0.0 if began_s is None else time.monotonic() - began_s
+        return self._thread.is_alive() and held_s <= within_s
 
     def submit(self, batch: Batch) -> None:
         """From a stream's reader thread. Blocks while the inbox is full. A batch of a
@@ -126,6 +134,7 @@ class DraftWorker:
     def _run(self) -> None:
         while (batches := self._drain()) is not None:
             began = time.perf_counter_ns()
+            self._began_s = time.monotonic()
             try:
                 for batch in batches:
                     self._take(batch)
@@ -134,6 +143,7 @@ class DraftWorker:
             except Exception:
                 log.exception("the draft worker failed; all its sessions are closed")
                 self._quarantine_all()
+            self._began_s = None
             self.busy_ns += time.perf_counter_ns() - began
         for session in self._table.all():
             self._remove(session)

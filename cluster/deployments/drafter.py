@@ -68,6 +68,11 @@ class Drafter:
         """Load that Serve cannot see: drafts never pass through it."""
         return self._drafting.load()
 
+    async def check_health(self) -> None:
+        """For a drafting thread that died or hangs: gRPC goes on answering without it."""
+        if not self._drafting.alive():
+            raise RuntimeError("the drafting thread has ended or has not moved for long")
+
     async def _renew_forever(self) -> None:
         endpoint = self._endpoint.SerializeToString()
         while True:

@@ -36,6 +36,10 @@ class Drafting:
         share = (stats.busy_s - busy_s) / max(1e-9, now_s - then_s)
         return {"sessions": float(stats.sessions), "busy_share": min(1.0, max(0.0, share))}
 
+    def alive(self) -> bool:
+        """Whether drafts are still made."""
+        return self._server.alive()
+
     def stop(self, grace_s: float) -> None:
         self._server.stop(grace_s)
 

@@ -74,6 +74,32 @@ def test_many_short_steps_do_not_turn_one_pause_into_three_misses() -> None:
     assert breaker.admission(state, 0.39) == "none"
 
 
+def test_requests_shorter_than_the_patience_do_not_hide_a_silent_drafter() -> None:
+    """Each asks, waits half the patience in vain and ends; six halves are three misses."""
+    state, half_s = Breaker(), PATIENCE_S / 2
+    for i in range(6):
+        assert breaker.admission(state, float(i)) == "all"
+        state = breaker.ask(state, float(i))
+        state = breaker.miss(state, i + half_s, PATIENCE_S)
+        state = breaker.left(state, i + half_s)
+    assert breaker.admission(state, 5.0 + half_s) == "none"
+
+
+def test_the_time_between_requests_is_nobodys_silence() -> None:
+    state = Breaker()
+    for i in range(4):
+        state = breaker.left(breaker.ask(state, 100.0 * i), 100.0 * i + PATIENCE_S / 8)
+        state = breaker.miss(state, 100.0 * i + 50.0, PATIENCE_S)
+    assert state.silence.misses == 0
+
+
+def test_an_answer_and_a_lost_connection_forget_what_was_waited_in_vain() -> None:
+    waited = breaker.left(breaker.ask(Breaker(), 0.0), 1.0)
+    assert waited.silence.waited_s == 1.0
+    assert breaker.answer(waited, 1.0) == Breaker()
+    assert breaker.interrupted(waited) == Breaker()
+
+
 def test_steps_that_ask_nothing_are_no_misses() -> None:
     state = reduce(lambda b, i: breaker.miss(b, float(i), PATIENCE_S), range(50), Breaker())
     assert state == Breaker()

@@ -32,7 +32,7 @@ PARAMS = st.builds(
     top_k=st.integers(0, 2**31),
     top_p=st.floats(0, 1, exclude_min=True),
     min_p=st.floats(0, 1),
-    repetition_penalty=st.floats(0, 10, exclude_min=True),
+    repetition_penalty=st.floats(0.01, 100),
     presence_penalty=st.floats(-2, 2),
     frequency_penalty=st.floats(-2, 2),
     logit_bias=st.lists(st.tuples(st.integers(0, 2**32 - 1), FLOATS32), max_size=4).map(tuple),
@@ -72,6 +72,8 @@ def test_sampling_crosses_the_wire_unchanged(params: SamplingParams) -> None:
         ("top_p", 1.5),
         ("min_p", -0.1),
         ("repetition_penalty", 0.0),
+        ("repetition_penalty", 1e-38),  # a logit divided by it is no number
+        ("repetition_penalty", 1e300),
         ("presence_penalty", float("nan")),
         ("frequency_penalty", float("inf")),
         ("logprobs", 100_000),

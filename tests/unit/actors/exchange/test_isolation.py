@@ -18,6 +18,7 @@ from tests.unit.actors.exchange.helpers import (
     STEP_S,
     Engine,
     ToyDrafter,
+    View,
     assert_text_is_the_targets,
     continuation,
     make_views,
@@ -99,6 +100,27 @@ def test_a_drafter_that_hangs_is_contained_by_the_clock() -> None:
         assert_text_is_the_targets(engine)
         engine.stop()
         assert drafter.wait_empty()
+
+
+def test_a_drafter_that_hangs_is_contained_however_short_the_requests_are() -> None:
+    """One client, one request after the other, none as long as the patience for a first block."""
+    now = [0.0]
+    drafter = ToyDrafter()
+    gate = threading.Event()
+    drafter.spoil = lambda proposals: (gate.wait(20), proposals)[1]
+    with (
+        serving(drafter) as endpoint,
+        ported(endpoint, options=PortOptions(), clock=lambda: now[0]) as port,
+    ):
+        engine = Engine(port, step_s=0.001)
+        for i in range(12):
+            engine.start(View(f"r{i}", [i, i + 1]))
+            for _ in range(3):
+                now[0] += 0.25
+                engine.step()
+            engine.stop()
+        assert port.status()[0].state == "isolated"
+        gate.set()
 
 
 def test_a_process_that_stops_answering_costs_a_bounded_wait() -> None:

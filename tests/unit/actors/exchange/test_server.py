@@ -63,8 +63,10 @@ def test_the_bulk_lane_ends_with_its_round_lane() -> None:
         wired(endpoint.address, compat=compat) as wire,
         wired(endpoint.address, compat=compat, lane=pb.LANE_BULK) as bulk,
     ):
+        assert bulk.call.is_active()
         wire.call.cancel()
         bulk.ended()
+        assert not bulk.call.is_active()
 
 
 def test_stopping_the_server_ends_streams_and_sessions() -> None:
@@ -77,6 +79,32 @@ def test_stopping_the_server_ends_streams_and_sessions() -> None:
         assert wire.ended() is None
         assert drafter.wait_empty()
         assert server.stats().sessions == 0
+
+
+def test_a_drafting_thread_that_hangs_or_has_ended_is_not_alive() -> None:
+    """The server would go on answering pings without it."""
+    drafter = ToyDrafter()
+    hung, gate = threading.Event(), threading.Event()
+
+    def hang(proposals: list[Proposal]) -> list[Proposal]:
+        hung.set()
+        gate.wait(20)
+        return proposals
+
+    drafter.spoil = hang
+    server = DraftingServer(drafter, name="d0")
+    assert not server.alive()
+    with wired(f"127.0.0.1:{server.start()}") as wire:
+        assert server.alive(within_s=0.0)
+        wire.open("r")
+        wire.commit("r", 2)
+        assert hung.wait(10)
+        assert server.alive()
+        assert not server.alive(within_s=0.0)
+        gate.set()
+        assert wire.block().base_len == 3
+        server.stop(0.5)
+    assert not server.alive()
 
 
 def test_a_quiet_stream_survives_its_own_keepalive() -> None:

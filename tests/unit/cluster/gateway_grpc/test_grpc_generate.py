@@ -238,7 +238,7 @@ async def test_a_reader_that_stops_is_left_in_time_and_disturbs_nobody() -> None
     async with make_gateway(Script(per_chunk=1), settings=settings) as gateway:
         async with grpc.aio.insecure_channel(gateway.target, options=narrow) as channel:
             request = pb.GenerateRequest(prompt="a", max_tokens=500, request_id="x" * 128)
-            call = InferenceStub(channel).GenerateStream(request)  # type: ignore[no-untyped-call]
+            call = InferenceStub(channel).GenerateStream(request)
             await call.read()
             async with AsyncClient(gateway.target) as client:
                 other = await client.generate("a", seed=2, max_tokens=9)
@@ -290,9 +290,7 @@ async def test_trace_context_comes_from_metadata_and_the_request_wins() -> None:
         async with grpc.aio.insecure_channel(gateway.target) as channel:
             request = pb.GenerateRequest(prompt="a")
             request.trace.traceparent = TRACEPARENT.replace("0af7", "1bf7")
-            await InferenceStub(channel).Generate(  # type: ignore[no-untyped-call]
-                request, metadata=[("traceparent", TRACEPARENT)]
-            )
+            await InferenceStub(channel).Generate(request, metadata=[("traceparent", TRACEPARENT)])
         traces = [submit.trace for submit in gateway.stand.verifiers[0].submits]
         assert [trace.traceparent.split("-")[1][:4] for trace in traces] == ["0af7", "1bf7"]
         assert traces[0].tracestate == "k=v"
