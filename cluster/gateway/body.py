@@ -6,11 +6,12 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from cluster.gateway.errors import InvalidRequest, RequestTooLarge
 
 LARGE_BODY = 64 * 1024  # bytes; more is parsed on a thread, off the event loop
+_SHOWN = 128  # characters of a client's own names in a message
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -54,23 +55,38 @@ def _refuse_constant(name: str) -> NoReturn:
     raise InvalidRequest(f"{name} is not a JSON number.")
 
 
+_Steps: TypeAlias = "tuple[_Steps, str | int] | None"
+"""A place in a document: the steps before, and the last one. None is the document itself."""
+
+
 def _refuse_lone_surrogates(document: dict[str, Any]) -> None:
     """A lone \\ud800 … \\udfff is no character: no tokenizer can take it and no answer show it."""
-    stack: list[tuple[str, Any]] = [("", document)]
+    stack: list[tuple[_Steps, Any]] = [(None, document)]
     while stack:
-        path, value = stack.pop()
+        steps, value = stack.pop()
         if isinstance(value, str):
             if not _encodable(value):
+                path = _path(steps)
                 raise InvalidRequest(
                     f"{path} holds a lone surrogate, which is no character.", param=path
                 )
         elif isinstance(value, list):
-            stack.extend((f"{path}[{i}]", item) for i, item in enumerate(value))
+            stack.extend(((steps, i), item) for i, item in enumerate(value))
         elif isinstance(value, dict):
             for name, item in value.items():
                 if not _encodable(name):
                     raise InvalidRequest("A field's name holds a lone surrogate.")
-                stack.append((f"{path}.{name}" if path else name, item))
+                stack.append(((steps, name), item))
+
+
+def _path(steps: _Steps) -> str:
+    """`messages[0].content`; names are the client's own, so what is shown of them is bounded."""
+    parts: list[str] = []
+    while steps is not None:
+        steps, step = steps
+        parts.append(f"[{step}]" if isinstance(step, int) else f".{step[:_SHOWN]}")
+    path = "".join(reversed(parts)).removeprefix(".")
+    return path if len(path) <= _SHOWN else f"{path[: _SHOWN - 3]}..."
 
 
 def _encodable(text: str) -> bool:

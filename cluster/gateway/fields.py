@@ -108,9 +108,14 @@ def honoured(
             kept[name] = value
         elif name not in refused:
             raise _unknown(name, known, where)
-        elif value is not None and value not in refused[name]:
+        elif value is not None and not any(_same(value, neutral) for neutral in refused[name]):
             raise _unsupported(name, refused[name], where)
     return kept
+
+
+def _same(value: object, neutral: object) -> bool:
+    """JSON's equality: 1 is 1.0, but true is not 1, as it is to Python."""
+    return isinstance(value, bool) == isinstance(neutral, bool) and value == neutral
 
 
 def _unsupported(name: str, neutral: Neutral, where: str) -> InvalidRequest:

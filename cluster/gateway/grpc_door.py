@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import hmac
 import logging
-from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, NoReturn, TypeAlias, TypeVar, cast
+from collections.abc import Awaitable, Callable
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError, Message
-from google.protobuf.unknown_fields import UnknownFieldSet
 
+from cluster.gateway import grpc_wire
 from cluster.gateway.errors import GatewayError, InvalidRequest, RequestFailed, Unauthenticated
 
 logger = logging.getLogger(__name__)
@@ -81,16 +81,15 @@ def parse(request: type[_M], data: bytes) -> _M:
     """Raises InvalidRequest for what is no such message, or has fields this server cannot know:
     what it does not honour is refused, never ignored."""
     try:
-        message = request.FromString(data)
+        grpc_wire.check(data, request)
+        return request.FromString(data)
+    except grpc_wire.WireError as error:
+        raise InvalidRequest(error.message, param=error.param) from None
     except DecodeError:
-        raise InvalidRequest(f"The message is no {request.DESCRIPTOR.full_name}.") from None
-    for part in _messages(message):
-        for unknown in cast(Any, UnknownFieldSet(part)):
-            name = f"{part.DESCRIPTOR.full_name}, field {unknown.field_number}"
-            raise InvalidRequest(
-                f"This server does not know {name}.", param=str(unknown.field_number)
-            )
-    return message
+        name = request.DESCRIPTOR.full_name
+        text = grpc_wire.broken_text(data, request)
+        what = f"{text} is not valid UTF-8." if text else f"The message is no {name}."
+        raise InvalidRequest(what, param=text) from None
 
 
 async def refuse(context: Context, error: Exception) -> NoReturn:
@@ -112,16 +111,6 @@ async def refuse(context: Context, error: Exception) -> NoReturn:
 def metadata_of(context: Context) -> dict[str, str]:
     """The call's text metadata; keys are lower case on the wire."""
     return {k: v for k, v in context.invocation_metadata() or () if isinstance(v, str)}
-
-
-def _messages(message: Message) -> Iterator[Message]:
-    """The message and every message in it."""
-    yield message
-    for field, value in message.ListFields():
-        if field.message_type is None:
-            continue
-        for part in value if field.is_repeated else (value,):
-            yield from _messages(part)
 
 
 def _serialize(message: Message) -> bytes:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cluster.gateway.errors import InvalidRequest
+from cluster.gateway.prompts import chat_ids, text_ids
 from cluster.gateway.resolve import (
     COMPLETION_MAX_TOKENS,
     SamplingFields,
@@ -14,7 +17,7 @@ from cluster.gateway.resolve import (
     resolve_stop,
 )
 from cluster.gateway.sharing import resolve_cache_salt, resolve_priority, resolve_tenant
-from cluster.gateway.text import TextCodec
+from cluster.gateway.text import Message, TextCodec
 from cluster.gateway.types import GenerateSpec, ModelInfo, Trace
 from pilotfish.v1 import inference_pb2 as pb
 
@@ -28,7 +31,7 @@ async def spec_of(
 
     An absent max_tokens is what it is over HTTP: the rest of the context for a chat, else 16.
     """
-    ids, param = await _input(request, codec)
+    ids, param = await _input(request, codec, info)
     prompt_ids = resolve_prompt(ids, info, param)
     sampling = resolve_sampling(
         sampling_fields(request),
@@ -80,8 +83,8 @@ def sampling_fields(request: pb.GenerateRequest) -> SamplingFields:
     )
 
 
-async def chat_ids(chat: pb.ChatPrompt, codec: TextCodec) -> list[int]:
-    """Token ids of a conversation with the generation prompt; raises InvalidRequest."""
+def conversation(chat: pb.ChatPrompt) -> list[Message]:
+    """The messages for the chat template; raises InvalidRequest."""
     if not chat.messages:
         raise InvalidRequest("messages must not be empty.", param="messages")
     for i, message in enumerate(chat.messages):
@@ -91,23 +94,23 @@ async def chat_ids(chat: pb.ChatPrompt, codec: TextCodec) -> list[int]:
                 param=f"messages[{i}].role",
             )
     # `developer` is OpenAI's newer word for `system`, which is what chat templates know.
-    return await codec.encode_chat(
-        [
-            {"role": "system" if m.role == "developer" else m.role, "content": m.content}
-            for m in chat.messages
-        ]
-    )
+    return [
+        {"role": "system" if m.role == "developer" else m.role, "content": m.content}
+        for m in chat.messages
+    ]
 
 
-async def _input(request: pb.GenerateRequest, codec: TextCodec) -> tuple[list[int], str]:
+async def _input(
+    request: pb.GenerateRequest, codec: TextCodec, info: ModelInfo
+) -> tuple[Sequence[int], str]:
     """(token ids, the name to blame them by)."""
     match request.WhichOneof("input"):
         case "prompt":
-            return await codec.encode(request.prompt), "prompt"
+            return await text_ids(request.prompt, codec, info), "prompt"
         case "chat":
-            return await chat_ids(request.chat, codec), "messages"
+            return await chat_ids(conversation(request.chat), codec, info), "messages"
         case "tokens":
-            return list(request.tokens.ids), "tokens"
+            return request.tokens.ids, "tokens"
         case _:
             raise InvalidRequest(
                 "One of prompt, chat and tokens is required.",

@@ -47,7 +47,7 @@ class GrpcSettings:
     host: str = "127.0.0.1"
     port: int = 0
     tls: TlsFiles | None = None
-    max_message_bytes: int = 8 << 20
+    max_message_bytes: int = 2 << 20
     max_concurrent_rpcs: int = 1024
     health_period_s: float = 2.0
 

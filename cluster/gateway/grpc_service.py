@@ -12,7 +12,7 @@ import grpc
 from cluster.gateway.errors import DeadlineExceeded, InvalidRequest, NoVerifier
 from cluster.gateway.grpc_answers import WholeAnswer, delta_message, shows_nothing
 from cluster.gateway.grpc_door import Context, Door, metadata_of
-from cluster.gateway.grpc_requests import chat_ids, spec_of
+from cluster.gateway.grpc_requests import conversation, spec_of
 from cluster.gateway.resolve import resolve_model
 from cluster.gateway.service import GenerationService
 from cluster.gateway.sharing import TENANT_HEADER
@@ -66,7 +66,8 @@ class InferenceMethods:
             case "text":
                 return pb.TokenizeResponse(ids=await codec.encode(request.text))
             case "chat":
-                return pb.TokenizeResponse(ids=await chat_ids(request.chat, codec))
+                ids = await codec.encode_chat(conversation(request.chat))
+                return pb.TokenizeResponse(ids=ids)
             case _:
                 raise InvalidRequest("One of text and chat is required.", param="text")
 

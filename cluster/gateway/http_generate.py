@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -14,6 +13,7 @@ from cluster.gateway.chat import ChatAnswer
 from cluster.gateway.completions import CompletionAnswer
 from cluster.gateway.disconnect import ClientGone, while_connected
 from cluster.gateway.failures import CLIENT_CLOSED_REQUEST
+from cluster.gateway.prompts import chat_ids, text_ids
 from cluster.gateway.requests import (
     ChatRequest,
     CompletionRequest,
@@ -49,8 +49,10 @@ class GenerateRoutes:
         body = parse_chat(await self._document(request))
         info = await self._service.backend.info()
         model = resolve_model(body.model, info, self._service.settings.served_model_name)
-        ids = await self._service.codec.encode_chat(
+        ids = await chat_ids(
             [message.for_template() for message in body.messages],
+            self._service.codec,
+            info,
             add_generation_prompt=body.add_generation_prompt is not False,
         )
         spec = self._spec(request, body, resolve_prompt(ids, info, "messages"), info)
@@ -65,9 +67,11 @@ class GenerateRoutes:
         info = await self._service.backend.info()
         model = resolve_model(body.model, info, self._service.settings.served_model_name)
         prompt = body.one_prompt()
-        ids: Sequence[int] = prompt if isinstance(prompt, list) else ()
-        if isinstance(prompt, str) and prompt:  # "" is empty even where a BOS token is added
-            ids = await self._service.codec.encode(prompt)
+        ids = (
+            prompt
+            if isinstance(prompt, list)
+            else await text_ids(prompt, self._service.codec, info)
+        )
         spec = self._spec(
             request, body, resolve_prompt(ids, info), info, default_max_tokens=COMPLETION_MAX_TOKENS
         )

@@ -289,7 +289,10 @@ def _token_keys(bias: Mapping[str, float]) -> dict[int, float]:
             raise InvalidRequest(
                 f"logit_bias has the key {key[:40]!r}, which is no token id.", param="logit_bias"
             )
-    return {int(key): value for key, value in bias.items()}
+    by_token = {int(key): value for key, value in bias.items()}
+    if len(by_token) < len(bias):  # "1" and "01"
+        raise InvalidRequest("logit_bias names a token twice.", param="logit_bias")
+    return by_token
 
 
 def _param(loc: tuple[int | str, ...]) -> str | None:

@@ -14,7 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from actors.sampling.params import MAX_SEED, SamplingParams
+from actors.sampling.params import (
+    MAX_REPETITION_PENALTY,
+    MAX_SEED,
+    MIN_REPETITION_PENALTY,
+    SamplingParams,
+)
 from cluster.gateway.errors import InvalidRequest, ModelNotFound
 from cluster.gateway.types import ModelInfo
 
@@ -106,19 +111,26 @@ def resolve_prompt(ids: Sequence[int], info: ModelInfo, param: str = "prompt") -
     """Non-empty, within the vocabulary, with room for one output token in the context."""
     if not ids:
         raise InvalidRequest(f"{param} must not be empty.", param=param)
-    if len(ids) >= info.max_model_len:
-        raise InvalidRequest(
-            f"This model's maximum context length is {info.max_model_len} tokens (max_model_len), "
-            f"but the prompt has {len(ids)} tokens and leaves no room for output. "
-            "Shorten the prompt.",
-            param=param,
-            code="context_length_exceeded",
-        )
+    check_room(len(ids), info, param)
     if min(ids) < 0 or max(ids) >= info.vocab_size:
         raise InvalidRequest(
             f"{param} holds a token id outside 0 … {info.vocab_size - 1}.", param=param
         )
     return tuple(ids)
+
+
+def check_room(tokens: int, info: ModelInfo, param: str, *, least: bool = False) -> None:
+    """Raises `InvalidRequest` when a prompt of so many tokens (`least`: or more) leaves no room
+    for one output token."""
+    if tokens < info.max_model_len:
+        return
+    raise InvalidRequest(
+        f"This model's maximum context length is {info.max_model_len} tokens (max_model_len), "
+        f"but the prompt has {'at least ' if least else ''}{tokens} tokens and leaves no room for "
+        "output. Shorten the prompt.",
+        param=param,
+        code="context_length_exceeded",
+    )
 
 
 def resolve_stop(stop: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -155,16 +167,23 @@ def resolve_sampling(
     top_p = _default(fields.top_p, 1.0)
     if not 0.0 < top_p <= 1.0:
         raise InvalidRequest(f"top_p must be in (0, 1], not {_short(top_p)}.", param="top_p")
-    repetition = _default(fields.repetition_penalty, 1.0)
-    if not (_finite(repetition) and repetition > 0.0):
-        raise InvalidRequest(
-            f"repetition_penalty must be greater than 0, not {_short(repetition)}.",
-            param="repetition_penalty",
-        )
+    repetition = _within(
+        "repetition_penalty",
+        _default(fields.repetition_penalty, 1.0),
+        MIN_REPETITION_PENALTY,
+        MAX_REPETITION_PENALTY,
+    )
     if fields.logprobs is not None:
         _within("logprobs", fields.logprobs, 0, MAX_LOGPROBS)
     if fields.seed is not None:
         _within("seed", fields.seed, 0, MAX_SEED)
+    stop_token_ids = _stop_token_ids(fields.stop_token_ids, info)
+    min_tokens = int(_within("min_tokens", _default(fields.min_tokens, 0), 0, max_tokens))
+    if min_tokens and len(stop_token_ids) == info.vocab_size:
+        raise InvalidRequest(
+            "min_tokens cannot be reached: stop_token_ids holds the whole vocabulary.",
+            param="min_tokens",
+        )
     return SamplingParams(
         temperature=0.0 if temperature < GREEDY_BELOW else float(temperature),
         top_k=0 if top_k == -1 or top_k >= info.vocab_size else top_k,
@@ -176,8 +195,8 @@ def resolve_sampling(
         logit_bias=_logit_bias(fields.logit_bias, info),
         seed=seed() if fields.seed is None else fields.seed,
         max_tokens=max_tokens,
-        min_tokens=int(_within("min_tokens", _default(fields.min_tokens, 0), 0, max_tokens)),
-        stop_token_ids=_stop_token_ids(fields.stop_token_ids, info),
+        min_tokens=min_tokens,
+        stop_token_ids=stop_token_ids,
         ignore_eos=fields.ignore_eos,
         logprobs=fields.logprobs,
     )

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from cluster.gateway.detokenizer import Detokenizer
 from cluster.gateway.errors import InvalidRequest
+from cluster.gateway.reach import most_characters
 
 LONG_TEXT = 2048  # characters; longer input is tokenised on a thread, off the event loop
 Message = Mapping[str, str]
@@ -38,6 +39,7 @@ class TextCodec:
         added = self._backend.get_added_tokens_decoder()
         self._special = frozenset(i for i, token in added.items() if token.special)
         self._bytes = _byte_table(self._backend.decoder)
+        self._reach = most_characters(self._backend)
         self._token_texts: dict[int, str] = {}
 
     async def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
@@ -45,14 +47,26 @@ class TextCodec:
             return await asyncio.to_thread(self._encode, text, add_special_tokens)
         return self._encode(text, add_special_tokens)
 
+    def least_tokens(self, text: str) -> int:
+        """Tokens the text has at least, without tokenising it; 0 where nothing can be said."""
+        return 0 if self._reach is None else -(-len(text) // self._reach)
+
+    async def render_chat(
+        self, messages: Sequence[Message], *, add_generation_prompt: bool = True
+    ) -> str:
+        """The conversation as the model's chat template writes it, special tokens included; its
+        errors are the client's (roles in a wrong order, no template): `InvalidRequest`, param
+        `messages`."""
+        if sum(len(message["content"]) for message in messages) > LONG_TEXT:
+            return await asyncio.to_thread(self._render_chat, messages, add_generation_prompt)
+        return self._render_chat(messages, add_generation_prompt)
+
     async def encode_chat(
         self, messages: Sequence[Message], *, add_generation_prompt: bool = True
     ) -> list[int]:
-        """Ids of the conversation under the model's chat template; its errors are the client's
-        (roles in a wrong order, no template): `InvalidRequest`, param `messages`."""
-        if sum(len(message["content"]) for message in messages) > LONG_TEXT:
-            return await asyncio.to_thread(self._encode_chat, messages, add_generation_prompt)
-        return self._encode_chat(messages, add_generation_prompt)
+        """Ids of the conversation as `render_chat` writes it."""
+        text = await self.render_chat(messages, add_generation_prompt=add_generation_prompt)
+        return await self.encode(text, add_special_tokens=False)
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
         return str(self._backend.decode(ids, skip_special_tokens=skip_special_tokens))
@@ -88,12 +102,14 @@ class TextCodec:
         (encoding,) = self._backend.encode_batch_fast([text], add_special_tokens=add_special_tokens)
         return list(encoding.ids)
 
-    def _encode_chat(self, messages: Sequence[Message], add_generation_prompt: bool) -> list[int]:
+    def _render_chat(self, messages: Sequence[Message], add_generation_prompt: bool) -> str:
         try:
-            text = self._chat.apply_chat_template(
-                [dict(message) for message in messages],
-                tokenize=False,
-                add_generation_prompt=add_generation_prompt,
+            return str(
+                self._chat.apply_chat_template(
+                    [dict(message) for message in messages],
+                    tokenize=False,
+                    add_generation_prompt=add_generation_prompt,
+                )
             )
         except Exception as error:  # a template is the model's own program: anything may come
             raise InvalidRequest(
@@ -101,7 +117,6 @@ class TextCodec:
                 param="messages",
                 code="chat_template_error",
             ) from error
-        return self._encode(text, add_special_tokens=False)
 
 
 def _byte_table(decoder: object) -> dict[str, int] | None:

@@ -105,7 +105,7 @@ async def test_a_long_prompt_is_tokenised_off_the_event_loop() -> None:
     class Recording:
         """A tokenizer that notes where it runs."""
 
-        decoder = None
+        decoder = model = None
         threads: list[int] = []
 
         def no_truncation(self) -> None: ...

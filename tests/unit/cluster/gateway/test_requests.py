@@ -38,6 +38,9 @@ def read_all(kind: Any, document: dict[str, Any]) -> None:
         ("chat_template", "{{x}}"),
         ("reasoning_effort", "high"),
         ("truncate_prompt_tokens", 3),
+        ("n", True),  # true is not 1
+        ("use_beam_search", 0),
+        ("length_penalty", True),
     ],
 )
 def test_a_known_field_that_is_not_honoured_is_refused_by_name(field: str, value: object) -> None:
@@ -96,6 +99,13 @@ def test_a_value_of_the_wrong_type_is_refused_by_its_name(field: str, value: obj
     error = refused(parse_chat, {"messages": USER, field: value})
     assert error.param is not None
     assert error.param.split("[")[0] == field
+
+
+def test_a_token_is_biased_once_however_it_is_spelled() -> None:
+    error = refused(parse_completion, {"prompt": "x", "logit_bias": {"01": 1, "1": 2}})
+    assert error.param == "logit_bias"
+    alone = parse_completion({"prompt": "x", "logit_bias": {"01": 1}})
+    assert alone.sampling_fields().logit_bias == {1: 1.0}
 
 
 @pytest.mark.parametrize(
@@ -189,6 +199,21 @@ def test_speculative_options_beyond_n_max_are_refused_by_name() -> None:
 def test_a_body_that_is_no_json_object_is_a_typed_error(body: bytes, word: str) -> None:
     with pytest.raises(InvalidRequest, match=word):
         parse_json(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        rb'{"' + b"x" * 100_000 + rb'": "\ud800"}',
+        b'{"ab":' * 900 + rb'"\ud800"' + b"}" * 900,
+    ],
+)
+def test_a_refusal_shows_little_of_a_clients_own_names(body: bytes) -> None:
+    with pytest.raises(InvalidRequest, match="surrogate") as raised:
+        parse_json(body)
+    assert raised.value.param is not None
+    assert len(raised.value.param) <= 128
+    assert len(raised.value.message) < 200
 
 
 def test_a_surrogate_pair_is_a_character() -> None:

@@ -44,6 +44,9 @@ def resolve(prompt_tokens: int = 4, default: int | None = None, **given: Any) ->
         ("min_p", 1.1),
         ("repetition_penalty", 0),
         ("repetition_penalty", math.inf),
+        ("repetition_penalty", 5e-324),  # a logit divided by it is no number
+        ("repetition_penalty", 1e-38),
+        ("repetition_penalty", 1e300),
         ("presence_penalty", 2.5),
         ("frequency_penalty", -2.5),
         ("seed", -1),
@@ -105,6 +108,15 @@ def test_a_temperature_too_small_to_divide_by_is_greedy_and_no_other() -> None:
     assert resolve(temperature=1e-310).greedy
     assert not resolve(temperature=1e-5).greedy
     assert not resolve().greedy
+
+
+def test_a_choice_among_nothing_is_refused_before_the_engine_meets_it() -> None:
+    every = list(range(17))
+    with pytest.raises(InvalidRequest) as raised:
+        resolve(stop_token_ids=every, min_tokens=1)
+    assert raised.value.param == "min_tokens"
+    assert resolve(stop_token_ids=every).stop_token_ids == frozenset(every)
+    assert resolve(stop_token_ids=every[1:], min_tokens=1).min_tokens == 1
 
 
 def test_fresh_seeds_fill_64_bits() -> None:

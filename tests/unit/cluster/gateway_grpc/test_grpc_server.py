@@ -90,7 +90,7 @@ BAD: list[tuple[Callable[[], pb.GenerateRequest], str]] = [
 async def test_bad_values_are_refused_by_name_and_disturb_nothing() -> None:
     async with make_gateway(Script()) as gateway:
         async with grpc.aio.insecure_channel(gateway.target) as channel:
-            stub = InferenceStub(channel)  # type: ignore[no-untyped-call]
+            stub = InferenceStub(channel)
             for make, param in BAD:
                 for call in (stub.Generate(make()), stub.GenerateStream(make()).read()):
                     with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -136,7 +136,7 @@ async def test_an_unknown_model_is_not_found() -> None:
     ("data", "words"),
     [
         (b"\xff\xff\xff\xff", "is no pilotfish.v1.GenerateRequest"),
-        (b"\x12\x02\xff\xfe", "is no pilotfish.v1.GenerateRequest"),  # prompt: invalid UTF-8
+        (b"\x12\x02\xff\xfe", "prompt is not valid UTF-8"),
         (make_request().SerializeToString() + b"\xf8\x3f\x01", "field 1023"),
         (b"\x12\x01a\xb2\x01\x03\xf8\x3f\x01", "Speculative, field 1023"),
     ],
