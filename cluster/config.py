@@ -64,7 +64,7 @@ class GatewayArgs(_Strict):
     """The door: HTTP comes through Serve's proxy, gRPC is the gateway's own server."""
 
     num_replicas: int = Field(1, ge=1, le=64)
-    num_cpus: float = Field(0.5, ge=0)
+    num_cpus: float = Field(0.3, ge=0)
     grpc_host: str = "127.0.0.1"
     grpc_port: int = Field(0, ge=0, le=65535, description="0: any free port.")
     tls_certificate: str | None = Field(None, description="PEM file; gRPC then speaks TLS.")
@@ -125,7 +125,7 @@ class AppArgs(_Strict):
     )
     speculative_config: SpeculativeConfig | None = Field(default_factory=SpeculativeConfig)
     verifier: PoolArgs = PoolArgs()
-    drafter: PoolArgs = PoolArgs(num_cpus=0.5, threads=1)
+    drafter: PoolArgs = PoolArgs(num_cpus=0.3, threads=1)
     gateway: GatewayArgs = GatewayArgs()
     otlp_traces_endpoint: str | None = None
     data_host: str | None = Field(

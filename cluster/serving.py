@@ -11,6 +11,7 @@ import socket
 import threading
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 from rich.console import Console
 
@@ -18,6 +19,7 @@ from cluster import serving_local
 from cluster.config import AppArgs
 from cluster.deployments import names
 from cluster.deployments.addresses import host_port
+from cluster.serving_checks import check_doors, check_gpus, check_model
 from cluster.serving_wait import Progress, ServingError, until_running
 
 LINKS_TIMEOUT_S = 20.0
@@ -62,10 +64,8 @@ def start(
     if args.verifier.num_replicas < 1:
         raise ServingError("at least one verifier is needed; see --verifiers")
     if address is None:
-        check_port(host, port, "--port")
-        if args.gateway.grpc_port:
-            check_port(args.gateway.grpc_host, args.gateway.grpc_port, "--grpc-port")
-        _pull(args, console)
+        check_doors(args, host, port)
+        check_model(args, _pull(args, console))
     stack = ExitStack()
     with Progress(console, stop) as progress:
         try:
@@ -85,21 +85,6 @@ def start(
     )
 
 
-def check_port(host: str, port: int, flag: str) -> None:
-    """Raises ServingError when nothing can listen there, before anything has been started."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        # As servers do: a connection that has just ended must not look like a busy port.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise ServingError(
-                f"cannot listen on {host}:{port} ({reason}); choose another with {flag}"
-            ) from None
-
-
 def free_port(host: str = "127.0.0.1") -> int:
     """A port nobody listens on now."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
@@ -107,8 +92,8 @@ def free_port(host: str = "127.0.0.1") -> int:
         return int(probe.getsockname()[1])
 
 
-def _pull(args: AppArgs, console: Console | None) -> None:
-    """Bring the models here first, where the terminal can show how far it is."""
+def _pull(args: AppArgs, console: Console | None) -> Path | str:
+    """Bring the model here first, where the terminal can show how far it is."""
     from cluster.models.errors import ModelStoreError
     from cluster.models.progress import Silent, TerminalProgress
     from cluster.models.resolve import resolve
@@ -117,9 +102,8 @@ def _pull(args: AppArgs, console: Console | None) -> None:
     try:
         if isinstance(progress, TerminalProgress):
             with progress:
-                resolve(args.model, args.revision, progress)
-        else:
-            resolve(args.model, args.revision, progress)
+                return resolve(args.model, args.revision, progress)
+        return resolve(args.model, args.revision, progress)
     except ModelStoreError as error:
         raise ServingError(str(error)) from None
 
@@ -140,8 +124,12 @@ def _on_ray(stack: ExitStack, args: AppArgs, address: str | None, progress: Prog
     progress.say("starting Ray")
     from cluster.app import cpus, gpus
 
+    if wanted := gpus(args):
+        check_gpus(wanted, serving_local.visible_gpus())
     try:
         local = serving_local.LocalRay(cpus(args), gpus(args))
+    except ServingError:
+        raise
     except Exception as error:
         # Ray raises plain Exceptions as well: ports, memory, a machine too busy to start it.
         raise ServingError(f"Ray did not start: {error}") from error

@@ -15,11 +15,13 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from cluster.serving_checks import check_gpus
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +51,14 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def visible_gpus() -> int:
+    """GPUs of this machine as Ray will count them."""
+    from ray._private.accelerators import get_accelerator_manager_for_resource
+
+    manager = get_accelerator_manager_for_resource("GPU")
+    return 0 if manager is None else int(manager.get_current_node_num_accelerators())
+
+
 def logical_cpus(wanted: float, cores: int) -> int:
     """What the local Ray is told it has.
 
@@ -60,13 +70,19 @@ def logical_cpus(wanted: float, cores: int) -> int:
     return max(cores, math.ceil(wanted))
 
 
+def private_token(environ: Mapping[str, str]) -> dict[str, str]:
+    """A fresh token for a cluster of its own, for Ray listens on the machine's address; nothing
+    where `environ` says already how to authenticate. Ray's own default would write a token into
+    the home folder."""
+    if {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & environ.keys():
+        return {}
+    return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+
+
 @contextmanager
 def environment() -> Iterator[None]:
     """Ray's settings for a private cluster; what the user has set stays as it is."""
-    settings = dict(_QUIET)
-    if not {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys():
-        # A token of this cluster's own: Ray's default writes one into the home folder.
-        settings |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    settings = _QUIET | private_token(os.environ)
     settings["PYTHONPATH"] = _import_path()
     before = {name: os.environ.get(name) for name in settings}
     for name, value in settings.items():
@@ -141,6 +157,8 @@ class LocalRay:
         """Start it. num_cpus, num_gpus: what the application asks for, in Ray's units.
 
         pretend_gpus: Ray places work as if there were `num_gpus`, for tests of placement.
+
+        Raises ServingError when there are fewer GPUs, and whatever Ray raises when it cannot start.
         """
         import ray
 
@@ -162,10 +180,11 @@ class LocalRay:
             self._remove()
             raise
         _keep_messages_off_the_terminal()
-        missing = num_gpus - ray.cluster_resources().get("GPU", 0.0)
-        if missing > 0:
+        try:
+            check_gpus(num_gpus, int(ray.cluster_resources().get("GPU", 0.0)))
+        except BaseException:
             self.stop()
-            raise RuntimeError(f"{missing:g} more GPUs are asked for than this machine has")
+            raise
 
     @property
     def logs(self) -> Path:

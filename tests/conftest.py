@@ -1,7 +1,8 @@
 """What holds for all tests: Ray's settings before anyone imports it, one hypothesis profile.
 
-Ray reads RAY_AUTH_MODE when it is imported, and unit tests may import it long before the
-integration tests start a cluster; a late setting would leave the two ends disagreeing.
+Ray reads its authentication when it is imported, and unit tests may import it long before the
+integration tests start a cluster; a late setting would leave the two ends disagreeing. It listens
+on the machine's address, so a cluster of the tests wants a token like any other private one.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ import os
 
 from hypothesis import settings
 
-os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+from cluster.serving_local import private_token
+
+os.environ.update(private_token(os.environ))
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 # Examples may take as long as a busy machine needs.
 settings.register_profile("pilotfish", deadline=None)

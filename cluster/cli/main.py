@@ -99,8 +99,6 @@ def serve(
         # Through the environment, where the gateway looks, and never through the configuration:
         # that is printed, logged and kept by Serve.
         os.environ[args.gateway.api_key_env] = api_key
-    if address is None:
-        models.make_ready(args)
     raise typer.Exit(_implementation("cluster.cli.serve").run(args, host, port, address))
 
 

@@ -54,8 +54,9 @@ def app_args(
 
 
 def whole_number(name: str, text: str) -> int:
-    """8192, 8k (8000), 8K (8192), 2G: vLLM's spelling of numbers. Raises FlagError."""
-    found = re.fullmatch(r"(\d{1,18}(?:\.\d{1,6})?)([kmgtKMGT]?)", text.strip(), re.ASCII)
+    """8192, 8k (8000), 8K (8192), 2G: vLLM's spelling of numbers; a negative one is a number too,
+    whose bounds say what is wrong with it. Raises FlagError."""
+    found = re.fullmatch(r"(-?\d{1,18}(?:\.\d{1,6})?)([kmgtKMGT]?)", text.strip(), re.ASCII)
     if found is None or ("." in found[1] and not found[2]):
         raise FlagError(f"{name}: {text!r} is not a number (8192, 8k = 8000, 8K = 8192)")
     if not found[2]:

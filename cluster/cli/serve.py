@@ -9,8 +9,10 @@ from types import FrameType
 from rich.console import Console
 from rich.markup import escape
 
+from cluster.cli.models import make_ready
 from cluster.config import AppArgs
 from cluster.serving import Running, start
+from cluster.serving_checks import check_doors
 from cluster.serving_wait import Interrupted, ServingError
 
 
@@ -18,8 +20,11 @@ def run(args: AppArgs, host: str, port: int, address: str | None) -> int:
     """Serve until told to stop. The exit code: 0 after a stop, 1 when it could not start, 130
     when it was stopped before it was ready."""
     console = Console(stderr=True)
-    stop = _stop_signals()
     try:
+        if address is None:
+            check_doors(args, host, port)
+            make_ready(args)  # before the signals are ours: Ctrl-C ends a download at once
+        stop = _stop_signals()
         running = start(args, host, port, address, console=console, stop=stop)
     except ServingError as error:
         console.print(f"[red]error:[/red] {escape(str(error))}", highlight=False)

@@ -20,6 +20,7 @@ import yaml
 
 from cluster.config import AppArgs
 from cluster.serving import free_port
+from cluster.serving_local import private_token
 from pilotfish import Client, UnavailableError
 from tests.integration.processes import eventually
 
@@ -61,9 +62,8 @@ class Served:
 def environment(repository: Path, folder: Path) -> dict[str, str]:
     clean = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
     clean.pop("PYTHONDONTWRITEBYTECODE", None)
-    return clean | {
+    return (clean | private_token(clean)) | {
         "PYTHONPATH": str(repository),
-        "RAY_AUTH_MODE": "disabled",
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_TMPDIR": str(folder),
         "COLUMNS": "200",

@@ -98,6 +98,10 @@ def test_every_rank_of_a_verifier_is_given_what_one_would_be() -> None:
     assert engine_options(args, "v").tensor_parallel_size == 3
 
 
+def test_a_bare_serve_run_fits_on_two_cores() -> None:
+    assert cpus(AppArgs()) <= 2.0
+
+
 def test_serve_never_refuses_what_the_engine_would_take() -> None:
     args = AppArgs(model="m", max_num_seqs=4, max_num_queued_reqs=8)
     assert deployments(build(args))[names.VERIFIER].max_ongoing_requests > 12

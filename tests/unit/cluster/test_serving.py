@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from cluster import serving_local
-from cluster.serving import check_port, free_port
+from cluster.serving import free_port
+from cluster.serving_checks import check_port
 from cluster.serving_wait import ServingError, is_permanent, last_error
 
 

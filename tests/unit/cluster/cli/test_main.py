@@ -45,7 +45,6 @@ def test_serve_turns_its_flags_into_arguments(monkeypatch: pytest.MonkeyPatch) -
     calls: list[tuple[object, ...]] = []
     serve = SimpleNamespace(run=lambda *given: calls.append(given) or 3)
     monkeypatch.setattr(module, "_implementation", lambda name: serve)
-    monkeypatch.setattr(module.models, "make_ready", lambda args: None)
     monkeypatch.setenv("PILOTFISH_API_KEY", "")
     code = run(
         monkeypatch,
@@ -67,6 +66,10 @@ def test_serve_turns_its_flags_into_arguments(monkeypatch: pytest.MonkeyPatch) -
             ["--gpu-memory-utilization", "0.9"],
             "--gpu-memory-utilization is not supported; nearest: --kv-cache-memory-bytes",
         ),
+        (
+            ["--max-model-len", "-5"],
+            "--max-model-len: must be greater than or equal to 2, not '-5'",
+        ),
         (["--block-size", "0"], "--block-size: must be greater than or equal to 1, not '0'"),
         (["a/b", "--model", "c/d"], "--model: 'c/d' and the argument 'a/b' differ; give one"),
     ],
@@ -84,7 +87,7 @@ def test_a_bad_flag_is_one_line_and_exit_code_two(
 def test_an_unknown_model_ends_serve_before_anything_starts(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(monkeypatch, "serve", "smollm") == 1
+    assert run(monkeypatch, "serve", "smollm", "--port", "0") == 1
     assert "Did you mean smollm2?" in capsys.readouterr().err
 
 

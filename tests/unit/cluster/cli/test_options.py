@@ -164,7 +164,8 @@ def test_numbers_are_read_as_vllm_reads_them() -> None:
     assert read == {
         "8192": 8192, "8k": 8000, "8K": 8192, "1.5k": 1500, "2g": 2_000_000_000, "2G": 2 << 30
     }  # fmt: skip
-    for text in ("", "-1", "1.5", "1e9", "8kk", "١"):
+    assert whole_number("--x", "-1") == -1  # for its bounds to refuse
+    for text in ("", "-", "--1", "1.5", "1e9", "8kk", "١"):
         with pytest.raises(FlagError, match="not a number"):
             whole_number("--x", text)
     assert make(max_model_len="auto").max_model_len is None
