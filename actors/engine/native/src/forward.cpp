@@ -1,8 +1,7 @@
 // A dense decoder (Llama, Mistral, Qwen2, Qwen3) over packed rows and a paged cache, on the CPU.
 //
-// One call is one step of the engine. The team walks through the phases together, a barrier after
-// each; within a phase the work is dealt out by tickets, so a core that is busy elsewhere does less.
-#include <atomic>
+// One call is one step of the engine. The team walks through the phases together; within a phase
+// the work is dealt out by tickets, so a core that is busy elsewhere does less.
 #include <memory>
 
 #include "abi.h"
@@ -32,7 +31,7 @@ class Decoder final : public Executor {
       : m_(model), layers_(layers, layers + model.layers), team_(threads), members_(threads) {
     query_ = m_.heads * m_.head_dim;
     qkv_ = query_ + 2 * m_.kv_heads * m_.head_dim;
-    tickets_ = std::make_unique<std::atomic<long>[]>(PHASES * m_.layers + 1);
+    phases_ = std::make_unique<Phase[]>(phases());
   }
 
   int64_t forward(const PilotfishStep& step) override {
@@ -45,7 +44,9 @@ class Decoder final : public Executor {
   }
 
  private:
-  static constexpr int PHASES = 5;  // per layer that deal tickets
+  static constexpr long IN_LAYER = 9, OUTSIDE = 3;
+
+  long phases() const { return IN_LAYER * m_.layers + OUTSIDE; }
 
   struct Member {
     AttentionScratch attention;
@@ -64,7 +65,7 @@ class Decoder final : public Executor {
     mixed_.resize(rows * padded(std::max<long>(query_, m_.inter)));
     for (auto& member : members_)
       member.panel.resize(PANEL * std::max<long>({m_.hidden, m_.inter, query_}));
-    for (long i = 0; i < PHASES * m_.layers + 1; ++i) tickets_[i].store(0);
+    for (long i = 0; i < phases(); ++i) phases_[i].reset();
     tasks_.clear();
     const long group = m_.heads / m_.kv_heads;
     const long most = std::max<long>(1, QUERIES / group);
@@ -74,15 +75,12 @@ class Decoder final : public Executor {
     }
   }
 
-  // Units 0 … units-1 dealt out `grain` at a time.
+  // Work on rows one by one.
   template <class Work>
-  void deal(long phase, long units, long grain, Work work) {
-    auto& ticket = tickets_[phase];
-    while (true) {
-      const long from = ticket.fetch_add(grain);
-      if (from >= units) return;
-      work(from, std::min(from + grain, units));
-    }
+  void each(Phase& phase, long rows, Work work) {
+    phase.deal(rows, std::max<long>(1, rows / (4 * team_.size())), [&](long first, long last) {
+      for (long r = first; r < last; ++r) work(r);
+    });
   }
 
   // Panels taken at a time: two turns a member, more when there is much to balance.
@@ -92,30 +90,27 @@ class Decoder final : public Executor {
   }
 
   void walk(const PilotfishStep& step, Member& me) {
-    const int self = int(&me - members_.data());
-    embed(step, self);
-    team_.barrier();
-    for (long l = 0; l < m_.layers; ++l) layer(step, me, self, l);
-    for (long i = self; i < step.kept; i += team_.size())
+    Phase* phase = phases_.get();
+    each(*phase++, step.rows, [&](long r) { embed(step, r); });
+    for (long l = 0; l < m_.layers; ++l, phase += IN_LAYER) layer(step, me, l, phase);
+    if (step.kept == 0) return;
+    each(phase[0], step.kept, [&](long i) {
       rms_norm<T>(&hidden_[step.keep[i] * padded(m_.hidden)], m_.norm, m_.hidden, m_.epsilon,
                   &normed_[i * padded(m_.hidden)]);
-    team_.barrier();
-    if (step.kept == 0) return;
+    });
     const Weights<T> head{static_cast<const T*>(m_.head), m_.hidden, nullptr};
     const long count = panels(m_.vocab);
-    deal(PHASES * m_.layers, count, grain(count, step.kept), [&](long first, long last) {
+    phase[1].deal(count, grain(count, step.kept), [&](long first, long last) {
       multiply(int(step.kept), normed_.data(), padded(m_.hidden), head, first, last, step.logits,
                padded(m_.vocab), me.panel.data());
     });
   }
 
-  void embed(const PilotfishStep& step, int self) {
-    for (long r = self; r < step.rows; r += team_.size()) {
-      const T* from = static_cast<const T*>(m_.embedding) + step.ids[r] * m_.hidden;
-      for (long i = 0; i < m_.hidden; i += LANES)
-        store(&hidden_[r * padded(m_.hidden) + i], load(from + i));
-      tap(step, r, 0);
-    }
+  void embed(const PilotfishStep& step, long row) {
+    const T* from = static_cast<const T*>(m_.embedding) + step.ids[row] * m_.hidden;
+    for (long i = 0; i < m_.hidden; i += LANES)
+      store(&hidden_[row * padded(m_.hidden) + i], load(from + i));
+    tap(step, row, 0);
   }
 
   // Copies a row of the residual stream to its features, where layer boundary `index` is tapped.
@@ -129,40 +124,30 @@ class Decoder final : public Executor {
     }
   }
 
-  void normalize(const PilotfishStep& step, int self, const float* weight) {
-    for (long r = self; r < step.rows; r += team_.size())
-      rms_norm<T>(&hidden_[r * padded(m_.hidden)], weight, m_.hidden, m_.epsilon,
-                  &normed_[r * padded(m_.hidden)]);
-    team_.barrier();
+  void normalize(const float* weight, long row) {
+    rms_norm<T>(&hidden_[row * padded(m_.hidden)], weight, m_.hidden, m_.epsilon,
+                &normed_[row * padded(m_.hidden)]);
   }
 
-  void layer(const PilotfishStep& step, Member& me, int self, long index) {
+  void layer(const PilotfishStep& step, Member& me, long index, Phase* phase) {
     const PilotfishLayer& l = layers_[index];
-    const long phase = PHASES * index;
-    normalize(step, self, l.attention_norm);
-    project_qkv(step, me, l, phase);
-    team_.barrier();
-    for (long r = self; r < step.rows; r += team_.size()) place(step, l, index, r);
-    team_.barrier();
-    attention(step, me, l, index, phase + 1);
-    team_.barrier();
+    each(phase[0], step.rows, [&](long r) { normalize(l.attention_norm, r); });
+    project_qkv(step, me, l, phase[1]);
+    each(phase[2], step.rows, [&](long r) { place(step, l, index, r); });
+    attention(step, me, l, index, phase[3]);
     add(step, me, mixed_.data(), padded(query_), {static_cast<const T*>(l.out), query_, l.out_bias},
-        phase + 2);
-    team_.barrier();
-    normalize(step, self, l.mlp_norm);
-    gate(step, me, l, phase + 3);
-    team_.barrier();
+        phase[4]);
+    each(phase[5], step.rows, [&](long r) { normalize(l.mlp_norm, r); });
+    gate(step, me, l, phase[6]);
     add(step, me, mixed_.data(), padded(m_.inter),
-        {static_cast<const T*>(l.down), m_.inter, nullptr}, phase + 4);
-    team_.barrier();
-    if (step.taps == 0) return;
-    for (long r = self; r < step.rows; r += team_.size()) tap(step, r, index + 1);
+        {static_cast<const T*>(l.down), m_.inter, nullptr}, phase[7]);
+    if (step.taps) each(phase[8], step.rows, [&](long r) { tap(step, r, index + 1); });
   }
 
-  void project_qkv(const PilotfishStep& step, Member& me, const PilotfishLayer& l, long phase) {
+  void project_qkv(const PilotfishStep& step, Member& me, const PilotfishLayer& l, Phase& phase) {
     const Weights<T> w{static_cast<const T*>(l.qkv), m_.hidden, l.qkv_bias};
     const long stride = padded(qkv_), count = panels(qkv_);
-    deal(phase, count, grain(count, step.rows), [&](long first, long last) {
+    phase.deal(count, grain(count, step.rows), [&](long first, long last) {
       multiply(int(step.rows), normed_.data(), padded(m_.hidden), w, first, last,
                projected_.data(), stride, me.panel.data());
       for (long r = 0; r < step.rows; ++r) {
@@ -196,10 +181,10 @@ class Decoder final : public Executor {
   }
 
   void attention(const PilotfishStep& step, Member& me, const PilotfishLayer& l, long index,
-                 long phase) {
+                 Phase& phase) {
     const long group = m_.heads / m_.kv_heads;
     const long units = long(tasks_.size()) * m_.kv_heads;
-    deal(phase, units, 1, [&](long from, long) {
+    phase.deal(units, 1, [&](long from, long) {
       const Task& task = tasks_[tasks_.size() - 1 - from / m_.kv_heads];  // the longest first
       const long kv_head = from % m_.kv_heads;
       const auto rows = m_.head_dim == 64    ? attend_rows<T, 64>
@@ -215,9 +200,9 @@ class Decoder final : public Executor {
 
   // The residual stream plus a projection.
   void add(const PilotfishStep& step, Member& me, const float* a, long lda, const Weights<T>& w,
-           long phase) {
+           Phase& phase) {
     const long stride = padded(m_.hidden), count = panels(m_.hidden);
-    deal(phase, count, grain(count, step.rows), [&](long first, long last) {
+    phase.deal(count, grain(count, step.rows), [&](long first, long last) {
       multiply(int(step.rows), a, lda, w, first, last, normed_.data(), stride, me.panel.data());
       for (long r = 0; r < step.rows; ++r) {
         for (long i = first * PANEL; i < last * PANEL; i += LANES) {
@@ -231,10 +216,10 @@ class Decoder final : public Executor {
   }
 
   // Panels come in pairs, gate then up; each pair is one panel of the MLP's middle.
-  void gate(const PilotfishStep& step, Member& me, const PilotfishLayer& l, long phase) {
+  void gate(const PilotfishStep& step, Member& me, const PilotfishLayer& l, Phase& phase) {
     const Weights<T> w{static_cast<const T*>(l.gate_up), m_.hidden, nullptr};
     const long pairs = panels(m_.inter), stride = 2 * padded(m_.inter);
-    deal(phase, pairs, grain(pairs, step.rows), [&](long first, long last) {
+    phase.deal(pairs, grain(pairs, step.rows), [&](long first, long last) {
       multiply(int(step.rows), normed_.data(), padded(m_.hidden), w, 2 * first, 2 * last,
                projected_.data(), stride, me.panel.data());
       for (long r = 0; r < step.rows; ++r) {
@@ -253,7 +238,7 @@ class Decoder final : public Executor {
   Team team_;
   std::vector<Member> members_;
   long query_ = 0, qkv_ = 0;
-  std::unique_ptr<std::atomic<long>[]> tickets_;
+  std::unique_ptr<Phase[]> phases_;
   std::vector<Task> tasks_;
   std::vector<float> hidden_;     // [rows][hidden] the residual stream, values of type T
   std::vector<float> normed_;     // [rows][hidden] a norm's output; scratch while it is not needed

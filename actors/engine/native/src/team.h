@@ -1,6 +1,11 @@
 // A team of threads that walks through a forward together: the caller and size-1 helpers.
+//
+// The walk is a row of phases; a phase is over when its units are done, whoever did them. Nobody
+// waits for a member that holds no unit: where the machine has fewer cores than threads that want
+// them, one that comes late finds the work done and catches up.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <functional>
@@ -17,6 +22,44 @@ inline void relax() {
   asm volatile("yield");
 #endif
 }
+
+// Spins a little, then gives the core away.
+template <class Condition>
+inline void await(Condition met) {
+  constexpr int SPINS = 4000;
+  for (int spins = 0; !met(); ++spins) {
+    if (spins < SPINS) {
+      relax();
+    } else {
+      std::this_thread::yield();
+    }
+  }
+}
+
+// Units 0 … units-1, dealt out `grain` at a time; over when all are done.
+class Phase {
+ public:
+  void reset() {
+    ticket_.store(0, std::memory_order_relaxed);
+    done_.store(0, std::memory_order_relaxed);
+  }
+
+  template <class Work>
+  void deal(long units, long grain, Work work) {
+    while (true) {
+      const long from = ticket_.fetch_add(grain, std::memory_order_relaxed);
+      if (from >= units) break;
+      const long to = std::min(from + grain, units);
+      work(from, to);
+      done_.fetch_add(to - from, std::memory_order_release);
+    }
+    await([&] { return done_.load(std::memory_order_acquire) >= units; });
+  }
+
+ private:
+  std::atomic<long> ticket_{0};
+  std::atomic<long> done_{0};
+};
 
 class Team {
  public:
@@ -41,34 +84,15 @@ class Team {
     {
       std::lock_guard<std::mutex> lock(mutex_);
       work_ = &work;
+      left_.store(size_ - 1, std::memory_order_relaxed);
       ++generation_;
     }
     wake_.notify_all();
     work(0);
-    barrier();
-  }
-
-  // Nobody passes before all have come. Spins a little, then gives the core away: the machine may
-  // have fewer cores than threads that want them.
-  void barrier() {
-    const unsigned phase = phase_.load(std::memory_order_acquire);
-    if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == size_) {
-      arrived_.store(0, std::memory_order_relaxed);
-      phase_.store(phase + 1, std::memory_order_release);
-      return;
-    }
-    for (int spins = 0; phase_.load(std::memory_order_acquire) == phase; ++spins) {
-      if (spins < SPINS) {
-        relax();
-      } else {
-        std::this_thread::yield();
-      }
-    }
+    await([this] { return left_.load(std::memory_order_acquire) == 0; });
   }
 
  private:
-  static constexpr int SPINS = 4000;
-
   void serve(int member) {
     unsigned seen = 0;
     while (true) {
@@ -81,7 +105,7 @@ class Team {
         work = work_;
       }
       (*work)(member);
-      barrier();
+      left_.fetch_sub(1, std::memory_order_release);
     }
   }
 
@@ -92,8 +116,7 @@ class Team {
   const std::function<void(int)>* work_ = nullptr;
   unsigned generation_ = 0;
   bool ending_ = false;
-  std::atomic<int> arrived_{0};
-  std::atomic<unsigned> phase_{0};
+  std::atomic<int> left_{0};
 };
 
 }  // namespace pilotfish
