@@ -25,6 +25,7 @@ from actors.engine.selfcheck import self_check
 from actors.engine.sequence import EngineRequest, Sequence, Status
 from actors.engine.target import Target
 from actors.sampling.decide import Span, Verdict, decide
+from policies.pace import STALL_S, Pace, observed, prompt_rows
 
 _ERROR: Finish = "error"
 _SMOOTHING = 0.2  # weight of the newest step in the moving average of the step time
@@ -33,7 +34,8 @@ _SMOOTHING = 0.2  # weight of the newest step in the moving average of the step 
 class Engine:
     """Continuous batching over one target.
 
-    port: where drafts come from. max_model_len bounds prompt and output together.
+    port: where drafts come from. max_model_len bounds prompt and output together. stall_s: how
+    long prompts may make a step of running streams (`policies.pace`).
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Engine:
         max_num_queued_reqs: int = 1024,
         max_num_queued_tokens: int | None = None,
         enable_prefix_caching: bool = True,
+        stall_s: float = STALL_S,
         clock_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         if num_blocks * block_size < max_model_len:
@@ -77,6 +80,8 @@ class Engine:
         self.scheduler = Scheduler(self.allocator, max_num_seqs, rows, self.prefix)
         self.sequences: dict[str, Sequence] = {}
         self.stats = EngineStats()
+        self.pace = Pace()
+        self._stall_s = stall_s
         self._clock_ns = clock_ns
 
     # -- requests ---------------------------------------------------------------------------
@@ -157,10 +162,11 @@ class Engine:
         for request_id, reason in gathered.missing.items():
             if request_id in self.sequences:
                 self.sequences[request_id].depth_reason = reason
-        segments = self.scheduler.compose(gathered.drafts)
+        room = prompt_rows(self.pace, self.scheduler.max_rows, self._stall_s)
+        segments = self.scheduler.compose(gathered.drafts, room)
         forward_started = time.perf_counter()
         events = self._run(segments, started_ns) if segments else []
-        self._account(started, forward_started, gathered.waited_s)
+        self._account(started, forward_started, gathered.waited_s, segments)
         return events
 
     def _open_session(self, seq: Sequence) -> None:
@@ -321,9 +327,14 @@ class Engine:
         self.stats.errors += 1
         return TokenEvent(seq.request_id, finish=_ERROR, error=error)
 
-    def _account(self, started: float, forward_started: float, waited_s: float) -> None:
+    def _account(
+        self, started: float, forward_started: float, waited_s: float, segments: list[Segment]
+    ) -> None:
         now = time.perf_counter()
         stats, step = self.stats, now - forward_started
+        if segments:
+            prompts = sum(s.count for s in segments if s.count > 1)
+            self.pace = observed(self.pace, step, prompts)
         stats.steps += 1
         stats.busy_s += now - started
         stats.wait_s += waited_s

@@ -118,8 +118,9 @@ class Scheduler:
 
     # -- composition ------------------------------------------------------------------------
 
-    def compose(self, drafts: Mapping[str, Draft]) -> list[Segment]:
-        """Segments of the next forward, within the row budget and the blocks there are."""
+    def compose(self, drafts: Mapping[str, Draft], prompt_rows: int | None = None) -> list[Segment]:
+        """Segments of the next forward, within the row budget and the blocks there are;
+        prompt_rows: how many of the rows prompts may take beside streams that run."""
         decoding = [s for s in self.running if s.pending == 1]
         budget = self.max_rows - len(decoding)  # an anchor's row is never taken by a draft
         prefill = sum(s.pending for s in self.running if s.pending > 1)
@@ -137,6 +138,8 @@ class Scheduler:
                 segments.append(Segment(seq, 1, draft))
                 room -= len(draft.tokens) if draft else 0
                 budget -= len(draft.tokens) if draft else 0
+        if segments and prompt_rows is not None:
+            budget = min(budget, prompt_rows)
         segments += self._chunks(max(budget, 0))
         # A later sequence's growth may have preempted an earlier segment's.
         return [s for s in segments if s.sequence.status is Status.RUNNING]

@@ -7,6 +7,7 @@ import pytest
 from actors.engine.core import Engine, drain
 from actors.engine.errors import Overloaded
 from actors.sampling.params import SamplingParams
+from policies.pace import STALL_S, Pace
 from tests.law.harness import assert_pools_full, make_engine, plain, request
 from tests.models import make_rand
 
@@ -36,6 +37,24 @@ def test_a_running_stream_writes_in_every_step_of_a_long_prompt() -> None:
     for _ in range(150 // 15 - 1):
         assert [e.request_id for e in engine.step() if e.tokens] == ["stream"]
         assert engine.sequences["long"].pending > 1
+    engine.shutdown()
+
+
+def test_a_long_prompt_takes_few_rows_beside_streams_where_rows_are_dear_and_all_alone() -> None:
+    engine = make_engine(MODEL, max_rows=128)
+    engine._stall_s = STALL_S
+    dear = Pace(decode_s=0.01, row_s=0.003)  # so 30 rows take 0.09 s
+    engine.add(request("stream", prompt(3), SamplingParams(temperature=0.0, max_tokens=40)))
+    engine.step()
+    engine.add(request("long", prompt(200, 1), PARAMS))
+    engine.pace = dear
+    engine.step()
+    assert engine.sequences["long"].kv_len == 30
+    engine.abort("stream")
+    engine.pace = dear
+    engine.step()
+    assert engine.sequences["long"].kv_len == 30 + 128
+    assert engine.pace != dear  # learnt from the step's own time
     engine.shutdown()
 
 
