@@ -23,10 +23,13 @@ def has_bf16_units(device: str) -> bool:
     return any(getattr(torch.cpu, name, lambda: False)() for name in checks)
 
 
-def resolve_dtype(name: str, device: str) -> torch.dtype:
-    """A torch dtype from "auto", "bfloat16", "float32" or "float64" (ADR 0002)."""
+def resolve_dtype(name: str, device: str, *, native: bool = False) -> torch.dtype:
+    """A torch dtype from "auto", "bfloat16", "float32" or "float64" (ADR 0002).
+
+    native: this project's own executor computes, which is fast in bf16 on every CPU.
+    """
     if name == "auto":
-        return torch.bfloat16 if has_bf16_units(device) else torch.float32
+        return torch.bfloat16 if native or has_bf16_units(device) else torch.float32
     if name not in DTYPES:
         raise ModelLoadError(
             f"unknown dtype {name!r}; known: auto, {', '.join(DTYPES)}", param="dtype"
@@ -71,9 +74,12 @@ def load_model(
 
 
 def load_config(path: str, revision: str | None = None) -> Any:
-    """The transformers config of a folder or Hugging Face id."""
+    """The transformers config of a folder (config.json, else a GGUF file's) or Hugging Face id."""
+    folder = Path(path)
+    files = [] if (folder / "config.json").exists() else sorted(folder.glob("*.gguf"))
+    keywords = {"gguf_file": files[0].name} if files else {}
     try:
-        return AutoConfig.from_pretrained(path, revision=revision)
+        return AutoConfig.from_pretrained(path, revision=revision, **keywords)
     except (OSError, ValueError) as error:
         raise ModelLoadError(f"cannot read the config of {path!r}: {error}", "model") from error
 

@@ -19,11 +19,14 @@ from actors.engine.core import Engine
 from actors.engine.errors import EngineError
 from actors.engine.loading import (
     context_length,
+    load_config,
     load_model,
     refuse_moving_rope,
     resolve_dtype,
 )
 from actors.engine.memory import free_memory
+from actors.engine.native.switch import Change, Switch
+from actors.engine.native.target import NativeTarget
 from actors.engine.options import EngineOptions, SpanSink
 from actors.engine.plan import Plan
 from actors.engine.ports import drafter_bytes_a_row, endpoint_of, make_port
@@ -63,7 +66,8 @@ class EngineService:
         if options.threads:
             torch.set_num_threads(options.threads)
         transformers_logging.disable_progress_bar()
-        dtype = resolve_dtype(options.dtype, options.device)
+        self.switch = Switch(options, load_config(options.model_path, options.revision))
+        dtype = resolve_dtype(options.dtype, options.device, native=self.switch.wanted)
         model = (
             load_model(options.model_path, options.revision, dtype, options.device)
             if ranks is None
@@ -108,6 +112,15 @@ class EngineService:
         if ranks is not None:
             ranks.start(engine.allocator.num_blocks, options.block_size)
         engine.self_check()
+
+        def install(native: NativeTarget) -> None:
+            engine.target = native
+            if options.placement == "remote":
+                # What is left to torch is small; more threads would only stand in the way.
+                torch.set_num_threads(1)
+
+        self._change: Change | None = Change(target, self.max_model_len, options.threads, install)
+        self.switch.settle(self._change)
         self.thread = EngineThread(engine)
         self._on_span = on_span
         self._server: grpc.Server | None = None
@@ -128,9 +141,16 @@ class EngineService:
         except RuntimeError as error:
             raise EngineError(f"cannot listen on {host}:{port}: {error}") from error
         self.thread.start()
+        self._follow()
         server.start()
         self._server = server
         return bound
+
+    def _follow(self) -> None:
+        """The change to the native executor happens between two steps; eager's weights go then."""
+        if self._change is not None:
+            self.switch.follow(self._change, lambda swap: self.thread.call(swap).result())
+        self._change = None
 
     def alive(self) -> bool:
         """Whether the engine's thread runs; cheap."""
@@ -161,6 +181,8 @@ class EngineService:
             **figures,
             "pid": os.getpid(),
             "verifier": self.options.verifier_id,
+            "executor": self.switch.state,
+            "executor_reason": self.switch.reason,
             "links": [asdict(link) for link in self.port.status()],
             "snapshot": (self.plan.snapshot.term, self.plan.snapshot.version),
         }

@@ -74,7 +74,23 @@ FLAGS: tuple[Flag, ...] = (
         negative="--no-enable-prefix-caching",
     ),
     Flag(
-        "--tensor-parallel-size", ("tensor_parallel_size",), "Ranks.", short="-tp", panel="Engine"
+        "--enforce-eager",
+        ("enforce_eager",),
+        "transformers' own classes compute, never the native executor.",
+        panel="Engine",
+    ),
+    Flag(
+        "--batch-invariant",
+        ("batch_invariant",),
+        "The same bits in any batch and at any draft length; refused where that cannot be had.",
+        panel="Engine",
+    ),
+    Flag(
+        "--tensor-parallel-size",
+        ("tensor_parallel_size",),
+        "Processes, with GPUs one each, that share a verifier's target.",
+        short="-tp",
+        panel="Engine",
     ),
     Flag(
         "--verifier-threads",
@@ -94,7 +110,12 @@ FLAGS: tuple[Flag, ...] = (
     Flag("--spec-tokens", (_SPEC, "num_speculative_tokens"), panel="Speculation"),
     Flag("--verifiers", ("verifier", "num_replicas"), "Verifier replicas.", panel="Cluster"),
     Flag("--drafters", ("drafter", "num_replicas"), "Drafter replicas.", panel="Cluster"),
-    Flag("--verifier-gpus", ("verifier", "num_gpus"), "GPUs of a verifier.", panel="Cluster"),
+    Flag(
+        "--verifier-gpus",
+        ("verifier", "num_gpus"),
+        "GPUs of each rank of a verifier.",
+        panel="Cluster",
+    ),
     Flag("--drafter-gpus", ("drafter", "num_gpus"), "GPUs of a drafter.", panel="Cluster"),
     Flag("--grpc-port", ("gateway", "grpc_port"), panel="Doors"),
     Flag("--tls-certificate", ("gateway", "tls_certificate"), panel="Doors"),

@@ -68,6 +68,8 @@ def serve(
     block_size: Annotated[int | None, _flag("--block-size")] = None,
     kv_cache_memory_bytes: Annotated[str | None, _flag("--kv-cache-memory-bytes")] = None,
     enable_prefix_caching: Annotated[bool | None, _flag("--enable-prefix-caching")] = None,
+    enforce_eager: Annotated[bool | None, _flag("--enforce-eager")] = None,
+    batch_invariant: Annotated[bool | None, _flag("--batch-invariant")] = None,
     tensor_parallel_size: Annotated[int | None, _flag("--tensor-parallel-size")] = None,
     verifier_threads: Annotated[int | None, _flag("--verifier-threads")] = None,
     speculative_config: Annotated[str | None, _flag("--speculative-config")] = None,

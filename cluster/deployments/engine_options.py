@@ -30,6 +30,8 @@ def engine_options(args: AppArgs, verifier_id: str) -> EngineOptions:
         block_size=args.block_size,
         kv_cache_memory_bytes=args.kv_cache_memory_bytes,
         enable_prefix_caching=args.enable_prefix_caching,
+        enforce_eager=args.enforce_eager,
+        batch_invariant=args.batch_invariant,
         placement="remote" if speculative is None else speculative.placement,
     )
 
