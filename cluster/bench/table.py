@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.markup import escape
 from rich.table import Table
 
@@ -14,6 +14,7 @@ from cluster.bench.stats import Ratio, Spread
 from cluster.bench.summary import LegFigures
 
 ABSENT = "–"
+WIDTH = 112  # of the widest table; a narrower terminal breaks the lines itself
 
 
 def show(record: Record, console: Console) -> None:
@@ -185,7 +186,8 @@ def _change(pair: Sequence[float | None]) -> str:
 def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     table = Table(title=title, title_justify="left", padding=(0, 1), pad_edge=False, box=None)
     for i, head in enumerate(heads):
-        table.add_column(head, justify="left" if i in (1, 2) else "right", header_style="bold")
+        side: JustifyMethod = "left" if i in (1, 2) else "right"
+        table.add_column(head, justify=side, header_style="bold", no_wrap=True)
     for row in rows:
         table.add_row(*(escape(cell) for cell in row))
     return table
