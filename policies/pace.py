@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 STALL_S = 0.1
 """A stream that writes ten times a second still reads as a stream."""
 
-LEAST_ROWS = 16
+LEAST_ROWS = 32
 _NEWEST = 0.2  # weight of the newest step in both averages
 
 

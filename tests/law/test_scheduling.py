@@ -43,17 +43,17 @@ def test_a_running_stream_writes_in_every_step_of_a_long_prompt() -> None:
 def test_a_long_prompt_takes_few_rows_beside_streams_where_rows_are_dear_and_all_alone() -> None:
     engine = make_engine(MODEL, max_rows=128)
     engine._stall_s = STALL_S
-    dear = Pace(decode_s=0.01, row_s=0.003)  # so 30 rows take 0.09 s
+    dear = Pace(decode_s=0.01, row_s=0.002)  # so 45 rows take 0.09 s
     engine.add(request("stream", prompt(3), SamplingParams(temperature=0.0, max_tokens=40)))
     engine.step()
     engine.add(request("long", prompt(200, 1), PARAMS))
     engine.pace = dear
     engine.step()
-    assert engine.sequences["long"].kv_len == 30
+    assert engine.sequences["long"].kv_len == 45
     engine.abort("stream")
     engine.pace = dear
     engine.step()
-    assert engine.sequences["long"].kv_len == 30 + 128
+    assert engine.sequences["long"].kv_len == 45 + 128
     assert engine.pace != dear  # learnt from the step's own time
     engine.shutdown()
 

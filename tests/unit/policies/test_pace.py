@@ -42,7 +42,7 @@ def test_a_step_beside_streams_stays_within_the_limit_or_twice_decoding(
         (0.015, 0.0017, 50),  # a small model on two cores
         (0.010, 0.00001, 512),  # a GPU
         (0.200, 0.0050, 40),  # a slow model: a step may double, no more
-        (0.090, 0.0050, 18),
+        (0.090, 0.0050, LEAST_ROWS),
         (0.010, 0.1000, LEAST_ROWS),
         (0.0, 0.0, 512),  # nothing is known yet
     ],
