@@ -27,6 +27,11 @@ class SpeculativeConfig(_Strict):
     )
     revision: str | None = Field(None, description="Revision of the draft model.")
     num_speculative_tokens: int = Field(4, ge=0, le=32, description="Draft length D; 0 is off.")
+    adaptive: bool = Field(
+        True,
+        description="D is the most; each step verifies what is expected to pay, often nothing in "
+        "large batches. false: always D.",
+    )
     placement: Literal["remote", "colocated"] = Field(
         "remote", description="Drafters as deployments of their own, or inside the verifier."
     )

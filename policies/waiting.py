@@ -16,53 +16,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-MAX_POSITIONS = 32
-MEMORY = 400.0
-"""Rounds a count remembers, on average."""
-PRIOR = 0.6
-PRIOR_WEIGHT = 8.0
 WINDOW = 128
 CAP_QUANTILE = 0.95
 MARGIN = 1.25
 MARGIN_S = 0.001
 MIN_ARRIVAL = 0.2
-
-
-@dataclass(frozen=True, slots=True)
-class Acceptance:
-    """Discounted counts by position: how often position k was decided, and accepted. A position
-    behind a rejected one was never decided: it is censored, not a failure."""
-
-    decided: tuple[float, ...] = ()
-    accepted: tuple[float, ...] = ()
-
-
-def verified(state: Acceptance, drafted: int, accepted: int) -> Acceptance:
-    """One block of `drafted` tokens of which the target took `accepted`."""
-    drafted = min(drafted, MAX_POSITIONS)
-    reach = min(accepted + 1, drafted)
-    keep = 1.0 - 1.0 / MEMORY
-    size = max(reach, len(state.decided))
-    decided = [*state.decided, *[0.0] * (size - len(state.decided))]
-    kept = [*state.accepted, *[0.0] * (size - len(state.accepted))]
-    for k in range(reach):
-        decided[k] = decided[k] * keep + 1.0
-        kept[k] = kept[k] * keep + (k < accepted)
-    return Acceptance(tuple(decided), tuple(kept))
-
-
-def survival(state: Acceptance, depth: int) -> tuple[float, ...]:
-    """P(the first k tokens are all accepted) for k = 1 … depth. The prior of a position is the
-    estimate of the one before it."""
-    result: list[float] = []
-    chance, rate = 1.0, PRIOR
-    for k in range(min(depth, MAX_POSITIONS)):
-        decided = state.decided[k] if k < len(state.decided) else 0.0
-        accepted = state.accepted[k] if k < len(state.accepted) else 0.0
-        rate = (accepted + PRIOR_WEIGHT * rate) / (decided + PRIOR_WEIGHT)
-        chance *= rate
-        result.append(chance)
-    return tuple(result)
 
 
 def worth_s(share: float, step_s: float, survive: tuple[float, ...]) -> float:

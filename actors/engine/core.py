@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from actors.contracts import DraftPort, PortCommit
+from actors.contracts import Draft, DraftPort, PortCommit
 from actors.engine.batch import Segment, pack
 from actors.engine.errors import EngineError, Overloaded, RequestFailed
 from actors.engine.events import EngineStats, Finish, TokenEvent
@@ -23,11 +23,13 @@ from actors.engine.prefix import PrefixCache
 from actors.engine.scheduler import Scheduler
 from actors.engine.selfcheck import self_check
 from actors.engine.sequence import EngineRequest, Sequence, Status
+from actors.engine.speculation import Speculation
 from actors.engine.target import Target
 from actors.sampling.decide import Span, Verdict, decide
 from policies.pace import STALL_S, Pace, observed, prompt_rows
 
 _ERROR: Finish = "error"
+NO_GAIN = "no-gain"  # why a row runs at D = 0: drafting was expected to bring less than it costs
 _SMOOTHING = 0.2  # weight of the newest step in the moving average of the step time
 
 
@@ -81,6 +83,7 @@ class Engine:
         self.sequences: dict[str, Sequence] = {}
         self.stats = EngineStats()
         self.pace = Pace()
+        self.speculation: Speculation | None = None  # without it every block is verified whole
         self._stall_s = stall_s
         self._clock_ns = clock_ns
 
@@ -142,6 +145,8 @@ class Engine:
     def _release(self, seq: Sequence, reason: str) -> None:
         self.scheduler.remove(seq)
         del self.sequences[seq.request_id]
+        if self.speculation is not None:
+            self.speculation.forget(seq.request_id)
         if seq.drafting:
             self.port.close(seq.request_id, reason)
 
@@ -163,11 +168,22 @@ class Engine:
             if request_id in self.sequences:
                 self.sequences[request_id].depth_reason = reason
         room = prompt_rows(self.pace, self.scheduler.max_rows, self._stall_s)
-        segments = self.scheduler.compose(gathered.drafts, room)
+        segments = self.scheduler.compose(self._worthwhile(gathered.drafts, room), room)
         forward_started = time.perf_counter()
         events = self._run(segments, started_ns) if segments else []
         self._account(started, forward_started, gathered.waited_s, segments)
         return events
+
+    def _worthwhile(self, drafts: dict[str, Draft], room: int) -> dict[str, Draft]:
+        """What of the blocks is worth its rows; `room`: rows that prompts may take."""
+        if self.speculation is None or not drafts:
+            return drafts
+        pending = [seq.pending for seq in self.scheduler.running]
+        prompts = min(room, sum(count for count in pending if count > 1))
+        chosen = self.speculation.select(drafts, pending.count(1), prompts)
+        for request_id in drafts.keys() - chosen.keys():
+            self.sequences[request_id].depth_reason = NO_GAIN
+        return chosen
 
     def _open_session(self, seq: Sequence) -> None:
         if seq.request.max_draft_len == 0 or seq.drafting:
@@ -268,8 +284,7 @@ class Engine:
         if settled.finish:
             self._release(seq, settled.finish)
             return replace(event, finish=settled.finish, stop_token=settled.stop_token)
-        depth = self.plan.depth(seq.request.cohort, seq.request.max_draft_len, seq.remaining)
-        seq.depth, seq.depth_reason = depth
+        self._plan(seq, settled.tokens)
         seq.round += 1
         if seq.drafting:
             commits.append(
@@ -283,6 +298,16 @@ class Engine:
                 )
             )
         return event
+
+    def _plan(self, seq: Sequence, tokens: tuple[int, ...]) -> None:
+        """How much to ask of the drafter for the next round, now that `tokens` are committed."""
+        depth = self.plan.depth(seq.request.cohort, seq.request.max_draft_len, seq.remaining)
+        seq.depth, seq.depth_reason = depth
+        if self.speculation is not None:
+            self.speculation.settle(seq.request_id, tokens)
+            seq.depth = self.speculation.ask(seq.request_id, depth.tokens)
+            if seq.depth < depth.tokens:
+                seq.depth_reason = NO_GAIN
 
     def _event(
         self,
@@ -335,6 +360,8 @@ class Engine:
         if segments:
             prompts = sum(s.count for s in segments if s.count > 1)
             self.pace = observed(self.pace, step, prompts)
+            if self.speculation is not None and not prompts:
+                self.speculation.observe(sum(s.rows for s in segments), step)
         stats.steps += 1
         stats.busy_s += now - started
         stats.wait_s += waited_s

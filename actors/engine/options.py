@@ -26,6 +26,7 @@ class EngineOptions:
     speculative: the drafter's configuration; None serves standard decode alone.
     placement: "remote" drafters register with the policy; "colocated" lives in this process.
     depth: D until the first policy snapshot arrives.
+    adaptive: each step verifies only those drafted rows that are expected to pay.
     enforce_eager: transformers' own classes, never the native executor.
     batch_invariant: nothing but the native executor, so that bits depend on a request alone.
     compile_cache: folder of compiled executors; empty builds one for this process alone.
@@ -52,6 +53,7 @@ class EngineOptions:
     placement: Literal["remote", "colocated"] = "remote"
     taps: tuple[int, ...] = ()
     depth: int = 0
+    adaptive: bool = False
     enforce_eager: bool = False
     batch_invariant: bool = False
     compile_cache: str = ""

@@ -30,8 +30,10 @@ from actors.engine.native.target import NativeTarget
 from actors.engine.options import EngineOptions, SpanSink
 from actors.engine.plan import Plan
 from actors.engine.ports import drafter_bytes_a_row, endpoint_of, make_port
+from actors.engine.profile import profile
 from actors.engine.servicer import VerificationServicer
 from actors.engine.sizing import memory_share, pool_blocks, row_bytes
+from actors.engine.speculation import Speculation
 from actors.engine.target import Target
 from actors.engine.thread import EngineThread
 from actors.exchange.compat import tokenizer_digest
@@ -42,6 +44,7 @@ from actors.exchange.threads import DaemonThreads
 from pilotfish.v1 import control_pb2 as control
 from pilotfish.v1 import exchange_pb2 as pb
 from pilotfish.v1 import exchange_pb2_grpc as pb_grpc
+from policies.cost import profiled
 
 if TYPE_CHECKING:
     from actors.engine.tp.lead import Lead
@@ -113,14 +116,18 @@ class EngineService:
             ranks.start(engine.allocator.num_blocks, options.block_size)
         engine.self_check()
 
-        def install(native: NativeTarget) -> None:
+        def install(native: NativeTarget, costs: list[tuple[int, float]]) -> None:
             engine.target = native
+            if options.adaptive:
+                engine.speculation = Speculation(profiled(costs))
             if options.placement == "remote":
                 # What is left to torch is small; more threads would only stand in the way.
                 torch.set_num_threads(1)
 
         self._change: Change | None = Change(target, self.max_model_len, options.threads, install)
         self.switch.settle(self._change)
+        if options.adaptive and engine.speculation is None and ranks is None:
+            engine.speculation = Speculation(profiled(profile(target, self.max_model_len)))
         self.thread = EngineThread(engine)
         self._on_span = on_span
         self._server: grpc.Server | None = None

@@ -23,8 +23,8 @@ from actors.exchange.limits import MAX_BLOCK
 from actors.exchange.link import Endpoint, Link
 from actors.exchange.status import LinkRecord, Reason
 from pilotfish.v1 import exchange_pb2 as pb
+from policies import acceptance, routing
 from policies import breaker as brk
-from policies import routing, waiting
 from policies.retry import pause_s
 
 _OVERLOADED_S = 1.0
@@ -65,7 +65,7 @@ class RemotePort:
         self._homes: dict[str, Home] = {}
         self._sessions: dict[str, PortSession] = {}
         self._epoch = 0
-        self._acceptance = waiting.Acceptance()
+        self._acceptance = acceptance.Acceptance()
         self._lock = threading.Lock()
         self._bell = Bell()
         self._down = False
@@ -145,7 +145,7 @@ class RemotePort:
                 self._bell,
                 self._clock,
                 self._options.patience,
-                waiting.survival(self._acceptance, max(wanted.values())),
+                acceptance.survival(self._acceptance, max(wanted.values())),
                 wanted,
                 step_s,
                 self._sessions,
@@ -165,7 +165,7 @@ class RemotePort:
     @contained
     def outcome(self, request_id: str, drafted: int, accepted: int) -> None:
         with self._lock:
-            self._acceptance = waiting.verified(self._acceptance, drafted, accepted)
+            self._acceptance = acceptance.verified(self._acceptance, drafted, accepted)
 
     @contained
     def shutdown(self) -> None:
@@ -301,7 +301,7 @@ class RemotePort:
         worth as much less."""
         for reason in gathered.missing.values():
             if reason == "empty":
-                self._acceptance = waiting.verified(self._acceptance, 1, 0)
+                self._acceptance = acceptance.verified(self._acceptance, 1, 0)
 
     def _judge(self, wanted: dict[str, int]) -> None:
         """Rest the drafters that are silent; open lost sessions again with their next commit."""

@@ -24,7 +24,6 @@ FOREIGN: dict[str, str] = {
     "--enable-force-include-usage": "stream_options.include_usage in the request",
     "--enable-lora": "",
     "--enable-per-request-metrics": "",
-    "--enforce-eager": "",
     "--generation-config": "",
     "--gpu-memory-utilization": "--kv-cache-memory-bytes",
     "--hf-token": "the environment variable HF_TOKEN",

@@ -32,6 +32,7 @@ def engine_options(args: AppArgs, verifier_id: str) -> EngineOptions:
         enable_prefix_caching=args.enable_prefix_caching,
         enforce_eager=args.enforce_eager,
         batch_invariant=args.batch_invariant,
+        adaptive=speculative is not None and speculative.adaptive,
         placement="remote" if speculative is None else speculative.placement,
     )
 
@@ -44,7 +45,7 @@ def drafter_config(args: AppArgs) -> DrafterConfig | None:
     colocated = speculative.placement == "colocated"
     pool = args.verifier if colocated else args.drafter
     return DrafterConfig(
-        **speculative.model_dump(exclude={"placement"}),
+        **speculative.model_dump(exclude={"placement", "adaptive"}),
         target_tokenizer=args.tokenizer or "",
         dtype=args.dtype,
         device=device(pool),

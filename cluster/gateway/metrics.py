@@ -12,15 +12,17 @@ closed set; ids, paths and client-made names are never labels (R10).
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from cluster.gateway.cells import Cells, Count
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 MAX_POSITIONS = 32  # the largest D; positions beyond share the last label
 
 # Why a round had no draft; anything else counts as "other".
 REASONS = (
-    "configured", "off", "depth-0", "client", "limit", "no-drafter", "cold", "late", "stale",
+    "configured", "off", "depth-0", "client", "limit", "no-gain", "no-drafter", "cold", "late", "stale",
     "isolated", "fault", "evicted", "overloaded", "empty", "policy", "budget", "context",
 )  # fmt: skip
 FINISHED = ("stop", "length", "abort", "error")
@@ -41,127 +43,112 @@ _TOKENS = tuple(m * 10**e for e in range(7) for m in (1, 2, 5))
 
 
 class GatewayMetrics:
-    """One registry of one gateway and one served model; children are resolved once, so counting
-    a delta costs a few dictionary look-ups."""
+    """One registry of one gateway and one served model."""
 
     def __init__(self, model_name: str, engine: str = "0") -> None:
         self.registry = CollectorRegistry()
-        self._labels = {"model_name": model_name, "engine": engine}
+        self._cells = Cells({"model_name": model_name, "engine": engine})
         self._requests()
         self._latencies()
         self._speculation()
+        self.registry.register(self._cells)
 
     def render(self) -> bytes:
         return generate_latest(self.registry)
 
-    def rounds(self, reason: str) -> Counter:
+    def rounds(self, reason: str) -> Count:
         """The counter of rounds without a draft for `reason`, or of "drafted" ones."""
         return self._rounds.get(reason) or self._rounds["other"]
 
-    def position(self, position: int) -> tuple[Counter, Counter]:
+    def position(self, position: int) -> tuple[Count, Count]:
         """(drafted, accepted) counters of one draft position, from 0."""
         return self._positions[min(position, MAX_POSITIONS - 1)]
 
     def _requests(self) -> None:
-        self.running = self._gauge("vllm:num_requests_running", "Requests that decode.")
-        self.waiting = self._gauge("vllm:num_requests_waiting", "Requests before a first token.")
-        self.prompt_tokens = self._counter("vllm:prompt_tokens", "Prompt tokens processed.")
-        self.prompt_tokens_cached = self._counter(
+        self.running = self._cells.level("vllm:num_requests_running", "Requests that decode.")
+        self.waiting = self._cells.level(
+            "vllm:num_requests_waiting", "Requests before a first token."
+        )
+        self.prompt_tokens = self._cells.count("vllm:prompt_tokens", "Prompt tokens processed.")
+        self.prompt_tokens_cached = self._cells.count(
             "vllm:prompt_tokens_cached", "Prompt tokens that a verifier had computed before."
         )
-        self.prefix_queries = self._counter(
+        self.prefix_queries = self._cells.count(
             "vllm:prefix_cache_queries", "Prompt tokens looked up in the prefix cache."
         )
-        self.prefix_hits = self._counter(
+        self.prefix_hits = self._cells.count(
             "vllm:prefix_cache_hits", "Prompt tokens found in the prefix cache."
         )
-        self.generation_tokens = self._counter("vllm:generation_tokens", "Tokens delivered.")
-        finished = self._family(
+        self.generation_tokens = self._cells.count("vllm:generation_tokens", "Tokens delivered.")
+        finished = self._cells.family(
             "vllm:request_success", "Finished requests.", "finished_reason", FINISHED
         )
         self.finished = finished
-        self.request_prompt_tokens = self._histogram(
+        self.request_prompt_tokens = self._cells.spread(
             "vllm:request_prompt_tokens", "Prompt tokens of a request.", _TOKENS
         )
-        self.request_generation_tokens = self._histogram(
+        self.request_generation_tokens = self._cells.spread(
             "vllm:request_generation_tokens", "Tokens delivered to a request.", _TOKENS
         )
-        self.request_max_tokens = self._histogram(
+        self.request_max_tokens = self._cells.spread(
             "vllm:request_params_max_tokens", "max_tokens of a request.", _TOKENS
         )
 
     def _latencies(self) -> None:
-        self.ttft = self._histogram(
+        self.ttft = self._cells.spread(
             "vllm:time_to_first_token_seconds", "Time to first token.", _TTFT
         )
-        self.itl = self._histogram(
+        self.itl = self._cells.spread(
             "vllm:inter_token_latency_seconds",
             "Time between tokens: a delta of k tokens counts k times its k-th part.",
             _PER_TOKEN,
         )
-        self.tpot = self._histogram(
+        self.tpot = self._cells.spread(
             "vllm:request_time_per_output_token_seconds",
             "Mean time per output token after the first, of a request.",
             _PER_TOKEN,
         )
-        self.e2e = self._histogram("vllm:e2e_request_latency_seconds", "Whole request.", _WHOLE)
-        self.queue = self._histogram(
+        self.e2e = self._cells.spread("vllm:e2e_request_latency_seconds", "Whole request.", _WHOLE)
+        self.queue = self._cells.spread(
             "vllm:request_queue_time_seconds", "Time in the verifier's queue.", _WHOLE
         )
-        self.prefill = self._histogram(
+        self.prefill = self._cells.spread(
             "vllm:request_prefill_time_seconds", "Time in prefill.", _WHOLE
         )
-        self.decode = self._histogram(
+        self.decode = self._cells.spread(
             "vllm:request_decode_time_seconds", "First token to last token.", _WHOLE
         )
 
     def _speculation(self) -> None:
-        self.drafts = self._counter("vllm:spec_decode_num_drafts", "Rounds that verified a draft.")
-        self.draft_tokens = self._counter(
+        self.drafts = self._cells.count(
+            "vllm:spec_decode_num_drafts", "Rounds that verified a draft."
+        )
+        self.draft_tokens = self._cells.count(
             "vllm:spec_decode_num_draft_tokens", "Drafted tokens verified."
         )
-        self.accepted_tokens = self._counter(
+        self.accepted_tokens = self._cells.count(
             "vllm:spec_decode_num_accepted_tokens", "Drafted tokens accepted and delivered."
         )
-        self.remote_accepted = self._counter(
+        self.remote_accepted = self._cells.count(
             "pilotfish:remote_accepted_tokens", "Of the accepted: from blocks over the wire."
         )
         positions = [str(k) for k in range(MAX_POSITIONS)]
-        accepted = self._family(
+        accepted = self._cells.family(
             "vllm:spec_decode_num_accepted_tokens_per_pos",
             "Accepted tokens per draft position.",
             "position",
             positions,
         )
-        drafted = self._family(
+        drafted = self._cells.family(
             "pilotfish:spec_decode_num_draft_tokens_per_pos",
             "Drafted tokens per draft position.",
             "position",
             positions,
         )
         self._positions = [(drafted[k], accepted[k]) for k in positions]
-        self._rounds = self._family(
+        self._rounds = self._cells.family(
             "pilotfish:rounds",
             "Decode rounds, drafted or by why nothing was drafted.",
             "reason",
             ("drafted", *REASONS, "other"),
         )
-
-    def _counter(self, name: str, text: str) -> Counter:
-        family = Counter(name, text, list(self._labels), registry=self.registry)
-        return family.labels(**self._labels)
-
-    def _gauge(self, name: str, text: str) -> Gauge:
-        family = Gauge(name, text, list(self._labels), registry=self.registry)
-        return family.labels(**self._labels)
-
-    def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
-        family = Histogram(name, text, list(self._labels), registry=self.registry, buckets=buckets)
-        return family.labels(**self._labels)
-
-    def _family(
-        self, name: str, text: str, label: str, values: tuple[str, ...] | list[str]
-    ) -> dict[str, Counter]:
-        """A counter for each value of one more label, a closed set."""
-        family = Counter(name, text, [*self._labels, label], registry=self.registry)
-        return {value: family.labels(**self._labels, **{label: value}) for value in values}

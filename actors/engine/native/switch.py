@@ -26,6 +26,7 @@ from actors.engine.native.check import check
 from actors.engine.native.family import config_obstacle, obstacle
 from actors.engine.native.library import Library
 from actors.engine.native.target import NativeTarget
+from actors.engine.profile import profile
 from actors.engine.target import Target
 
 if TYPE_CHECKING:
@@ -40,12 +41,13 @@ Replace = Callable[[Callable[[], None]], object]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is replaced: `install` puts the new target in the place of `eager`."""
+    """What is replaced: `install` puts the new target in the place of `eager`, and is told what
+    its forwards cost, as (rows, seconds)."""
 
     eager: Target
     max_model_len: int
     threads: int | None
-    install: Callable[[NativeTarget], None]
+    install: Callable[[NativeTarget, list[tuple[int, float]]], None]
 
 
 class Switch:
@@ -92,10 +94,11 @@ class Switch:
             if reason := obstacle(change.eager.model):
                 raise ModelLoadError(reason, param="model")
             native = NativeTarget(change.eager, compiled, change.max_model_len, change.threads)
+            costs = profile(native, change.max_model_len)
 
             def swap() -> None:
                 check(native, change.eager)
-                change.install(native)
+                change.install(native, costs)
                 self.state = "native"
 
             replace(swap)

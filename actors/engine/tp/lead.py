@@ -24,7 +24,7 @@ import torch.distributed as dist
 from actors.engine.errors import EngineError, ModelLoadError
 from actors.engine.options import EngineOptions
 from actors.engine.tp.channel import TAG_BYTES, Channel
-from actors.engine.tp.loading import load_shard
+from actors.engine.tp.loading import check_cuttable, load_shard
 from actors.engine.tp.protocol import (
     FAILED,
     POOL,
@@ -70,10 +70,12 @@ class Lead:
 
     def load(self, options: EngineOptions, dtype: torch.dtype) -> Any:
         """Wait for every rank, form the process group and load rank 0's shard, as the others do
-        theirs. Raises EngineError."""
+        theirs. Raises EngineError, at once for a model that cannot be cut."""
+        path, revision, device = options.model_path, options.revision, options.device
+        check_cuttable(path, revision, device, self.world)
         self._join()
-        form_group(self.rendezvous, 0, self._store, options.device)
-        model = load_shard(options.model_path, options.revision, dtype, options.device, self.world)
+        form_group(self.rendezvous, 0, self._store, device)
+        model = load_shard(path, revision, dtype, device, self.world)
         limit_collectives(self.rendezvous, model)
         return model
 

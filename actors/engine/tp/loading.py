@@ -19,8 +19,20 @@ from actors.engine.tp.sizes import check_divides
 def load_shard(path: str, revision: str | None, dtype: torch.dtype, device: str, world: int) -> Any:
     """This rank's shard; every rank calls it at the same time, the process group being there.
 
-    Raises ModelLoadError for a model that `world` does not divide, and for one that came whole.
+    Raises ModelLoadError, as `check_cuttable` does, and for a model that came whole.
     """
+    check_cuttable(path, revision, device, world)
+    # transformers picks the device by it; Ray shows each rank its own accelerator alone.
+    os.environ["LOCAL_RANK"] = "0"
+    plan = DistributedConfig(tp_size=world, tp_plan="auto")
+    model = load_model(path, revision, dtype, device, distributed_config=plan)
+    check_sharded(model, world)
+    return model
+
+
+def check_cuttable(path: str, revision: str | None, device: str, world: int) -> None:
+    """Raises ModelLoadError for what can be known to fail before anything is loaded: weights
+    that are no safetensors, sizes that `world` does not divide, a device nobody would use."""
     folder = Path(path)
     if folder.is_dir() and not list(folder.glob("*.safetensors")):
         raise ModelLoadError(
@@ -34,12 +46,6 @@ def load_shard(path: str, revision: str | None, dtype: torch.dtype, device: str,
             "tensor parallelism on CPUs needs accelerators hidden (CUDA_VISIBLE_DEVICES='')",
             param="tensor_parallel_size",
         )
-    # transformers picks the device by it; Ray shows each rank its own accelerator alone.
-    os.environ["LOCAL_RANK"] = "0"
-    plan = DistributedConfig(tp_size=world, tp_plan="auto")
-    model = load_model(path, revision, dtype, device, distributed_config=plan)
-    check_sharded(model, world)
-    return model
 
 
 def check_sharded(model: Any, world: int) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Client
 from typing import Any
 
@@ -18,7 +19,7 @@ from actors.engine.errors import EngineError
 from actors.engine.kv import KVPool
 from actors.engine.loading import resolve_dtype
 from actors.engine.options import EngineOptions
-from actors.engine.tp.channel import TAG_BYTES, Channel
+from actors.engine.tp.channel import TAG_BYTES, Channel, ChannelLost
 from actors.engine.tp.loading import load_shard
 from actors.engine.tp.protocol import (
     FAILED,
@@ -59,7 +60,8 @@ def serve_rank(
         if tag == POOL:
             _serve(channel, target, PoolSizes.from_bytes(payload))
     except Exception as error:
-        channel.send(FAILED, str(error).encode())
+        with suppress(ChannelLost):
+            channel.send(FAILED, str(error).encode())
         raise
     finally:
         channel.close()

@@ -2,8 +2,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies import waiting
-from policies.waiting import Acceptance, Arrivals
+from policies import acceptance, waiting
+from policies.acceptance import Acceptance
+from policies.waiting import Arrivals
 
 SURVIVE = (0.7, 0.49, 0.343, 0.2401)  # a = .7 at every position, D = 4
 SECONDS = st.floats(0.0, 10.0, allow_nan=False)
@@ -107,7 +108,7 @@ def test_the_window_of_arrivals_is_bounded() -> None:
 
 
 def test_positions_behind_a_rejection_are_censored() -> None:
-    state = waiting.verified(Acceptance(), drafted=4, accepted=1)
+    state = acceptance.verified(Acceptance(), drafted=4, accepted=1)
     assert state.decided == (1.0, 1.0)
     assert state.accepted == (1.0, 0.0)
 
@@ -123,15 +124,15 @@ def test_survival_converges_to_the_products_of_the_rates(rate: float) -> None:
                 break
             debt[accepted] -= 1.0
             accepted += 1
-        state = waiting.verified(state, 4, accepted)
-    for k, value in enumerate(waiting.survival(state, 4)):
+        state = acceptance.verified(state, 4, accepted)
+    for k, value in enumerate(acceptance.survival(state, 4)):
         # A position is decided rate^k as often, so its prior weighs as much more.
         assert value == pytest.approx(rate ** (k + 1), abs=0.06)
 
 
 def test_survival_never_rises_with_the_position() -> None:
-    state = waiting.verified(waiting.verified(Acceptance(), 8, 8), 8, 0)
-    curve = waiting.survival(state, 8)
+    state = acceptance.verified(acceptance.verified(Acceptance(), 8, 8), 8, 0)
+    curve = acceptance.survival(state, 8)
     assert list(curve) == sorted(curve, reverse=True)
     assert len(curve) == 8
 

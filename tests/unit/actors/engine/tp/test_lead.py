@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import queue
 import signal
+import threading
 from functools import partial
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection
@@ -117,6 +118,35 @@ def test_a_rank_that_hangs_is_noticed_by_its_heartbeat(folder: str) -> None:
         pair.processes[0].kill()  # a stopped process cannot end by itself
 
 
+class StuckTarget(RankTarget):
+    """Lives and beats, and never comes to the collective; the self-check is still computed."""
+
+    steps = 0
+
+    def forward(self, batch: Any, pool: Any) -> torch.Tensor:
+        self.steps += 1
+        if self.steps > 1:
+            threading.Event().wait()
+        return super().forward(batch, pool)
+
+
+def be_stuck_rank(options: EngineOptions, rendezvous: Rendezvous, rank: int) -> None:
+    rank_module.RankTarget = StuckTarget  # type: ignore[misc]
+    be_rank(options, rendezvous, rank)
+
+
+def test_a_rank_that_never_comes_to_a_collective_ends_the_step(folder: str) -> None:
+    losses: queue.SimpleQueue[str] = queue.SimpleQueue()
+    patience = Patience(collective_s=3.0, join_s=60.0, load_s=60.0)
+    with group(folder, 2, patience=patience, main=be_stuck_rank) as pair:
+        engine = ready(pair, losses)
+        engine.add(request("a", [1, 2, 3]))
+        events = engine.step()
+        assert losses.get(timeout=WAIT_S).startswith("a step failed:")
+        assert events[-1].error is not None
+        pair.processes[0].kill()
+
+
 def test_a_rank_killed_in_mid_step_ends_the_step(folder: str) -> None:
     losses: queue.SimpleQueue[str] = queue.SimpleQueue()
     with group(folder, 2) as pair:
@@ -168,12 +198,21 @@ def test_a_rank_with_another_shard_is_refused(folder: str) -> None:
         pair.engine()
 
 
+def test_a_model_that_cannot_be_cut_is_refused_before_anybody_is_waited_for(folder: str) -> None:
+    lead = Lead(4, PATIENCE)
+    try:
+        with pytest.raises(ModelLoadError, match="does not divide its 2 KV heads"):
+            lead.load(EngineOptions(folder, "verifier"), torch.float32)
+    finally:
+        lead.close()
+
+
 def test_who_lacks_the_key_is_no_rank_and_who_is_missing_is_named(folder: str) -> None:
-    lead = Lead(3, Patience(join_s=0.2))
+    lead = Lead(2, Patience(join_s=0.2))
     try:
         with pytest.raises(AuthenticationError):
             Client((LOOPBACK, lead.rendezvous.control_port), authkey=b"a guess")
-        with pytest.raises(EngineError, match=r"rank 1, 2 of 3 did not come within 0\.2 s"):
+        with pytest.raises(EngineError, match=r"rank 1 of 2 did not come within 0\.2 s"):
             lead.load(EngineOptions(folder, "verifier"), torch.float32)
     finally:
         lead.close()

@@ -1,0 +1,57 @@
+"""What a forward costs by its rows, measured before serving (DESIGN §9)."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+from actors.engine.batch import AttentionSpan, StepBatch
+from actors.engine.executor import Executor
+from actors.engine.kv import BlockTable, KVPool
+
+ROWS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+CONTEXT = 192
+ENOUGH_S = 0.6
+"""Once so much time has gone, fewer numbers of rows are looked at."""
+
+
+def profile(target: Executor, max_model_len: int) -> list[tuple[int, float]]:
+    """(rows, seconds) of forwards over one sequence that attends to some context, the better of
+    two each; at least of one row. Its cache is its own."""
+    info, length = target.info, min(max_model_len, CONTEXT + ROWS[-1])
+    pool = KVPool(info.spec, 1, length, info.dtype, target.device, target.feature_dim)
+    for tensor in (*pool.keys, *pool.values):
+        tensor.zero_()
+    table = BlockTable(length, target.device)
+    table.extend([0])
+    samples: list[tuple[int, float]] = []
+    spent_s = 0.0
+    for rows in ROWS:
+        if rows > length or (samples and spent_s > ENOUGH_S):
+            break
+        batch = _batch(target, table, rows, length)
+        target.forward(batch, pool)  # pages and buffers are touched for the first time
+        took_s = min(_timed(target, batch, pool) for _ in range(2))
+        samples.append((rows, took_s))
+        spent_s += 3 * took_s
+    return samples
+
+
+def _batch(target: Executor, table: BlockTable, rows: int, length: int) -> StepBatch:
+    start, device = length - rows, target.device
+    return StepBatch(
+        ids=torch.arange(rows, device=device)[None] % target.info.vocab_size,
+        positions=torch.arange(start, length, device=device)[None],
+        slots=table.slots(start, length),
+        keep=torch.arange(rows, device=device),
+        spans=(AttentionSpan(0, rows, length, table),),
+    )
+
+
+def _timed(target: Executor, batch: StepBatch, pool: KVPool) -> float:
+    began = time.perf_counter()
+    logits = target.forward(batch, pool)
+    if logits.is_cuda:
+        torch.cuda.synchronize()
+    return time.perf_counter() - began

@@ -1,0 +1,58 @@
+"""How many drafted rows a step verifies, and whose: the batch's tokens per second at their most.
+
+Row k of a request's block brings S(k) tokens, the chance that its first k tokens are all accepted,
+and makes the step longer. Rows are taken in falling order of S over the whole batch; of all the
+prefixes of that order the one with the most expected tokens per second wins. Costs come in steps,
+so every prefix is looked at, and standard decode wins unless it is beaten by a margin: what is
+estimated must not cost what is certain (law L4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+MARGIN = 0.03
+"""By so much the expected rate must exceed standard decode's."""
+
+
+def allot(
+    survivals: Sequence[Sequence[float]],
+    writers: int,
+    step_s: Callable[[int], float],
+    *,
+    other_rows: int = 0,
+    margin: float = MARGIN,
+) -> list[int]:
+    """Drafted rows for each block, 0 for all where standard decode is as good.
+
+    survivals: by block, S(1), S(2), … (never rising). writers: requests that write one token each
+    without any draft. other_rows: of prompts, in the same step. step_s: seconds by rows.
+    """
+    order = sorted(
+        (
+            (chance, k, block)
+            for block, chances in enumerate(survivals)
+            for k, chance in _valid(chances)
+        ),
+        key=lambda c: (-c[0], c[1]),
+    )
+    rows, tokens = writers + other_rows, float(writers)
+    best, taken = (1.0 + margin) * tokens / step_s(rows), 0
+    for count, (chance, _, _) in enumerate(order, 1):
+        tokens += chance
+        rate = tokens / step_s(rows + count)
+        if rate > best:
+            best, taken = rate, count
+    depths = [0] * len(survivals)
+    for _, _, block in order[:taken]:
+        depths[block] += 1
+    return depths
+
+
+def _valid(chances: Sequence[float]) -> list[tuple[int, float]]:
+    """(k, S(k)), never rising, so that no row is taken without the rows before it."""
+    least, result = 1.0, []
+    for k, chance in enumerate(chances):
+        least = min(least, max(chance, 0.0))
+        result.append((k, least))
+    return result

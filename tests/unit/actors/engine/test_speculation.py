@@ -1,0 +1,140 @@
+"""The engine's choice of D: by what came of earlier blocks, verified or not."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from actors.contracts import Draft
+from actors.engine.speculation import PATIENCE, REST, Speculation
+from policies.cost import profiled
+
+LINEAR = profiled([(1, 1.0), (65, 65.0)])
+CHEAP = profiled([(1, 1.0), (65, 1.32)])
+
+
+def draft(*tokens: int) -> Draft:
+    return Draft(tokens, "any", remote=True)
+
+
+class Text:
+    """What a target writes, 0, 1, 2, …, and a drafter that knows each token with some chance."""
+
+    def __init__(self, seed: int, quality: float) -> None:
+        self.length = 0
+        self._rng = random.Random(seed)
+        self._quality = quality
+        self._known: list[bool] = []
+
+    def draft(self, depth: int) -> Draft:
+        return draft(
+            *(p if self._knows(p) else -1 for p in range(self.length, self.length + depth))
+        )
+
+    def commit(self, block: tuple[int, ...]) -> list[int]:
+        """The tokens of one round: what is right of the block, and one of the target's own."""
+        start = self.length
+        while self.length - start < len(block) and block[self.length - start] == self.length:
+            self.length += 1
+        self.length += 1
+        return list(range(start, self.length))
+
+    def _knows(self, position: int) -> bool:
+        while len(self._known) <= position:
+            self._known.append(self._rng.random() < self._quality)
+        return self._known[position]
+
+
+def rounds(
+    engine: Speculation, right: int, count: int, name: str = "r", depth: int = 4
+) -> list[int]:
+    """So many rounds at which the first `right` tokens of a block come true; rows verified."""
+    taken = []
+    for _ in range(count):
+        if not engine.ask(name, depth):
+            taken.append(0)
+            engine.settle(name, [7])
+            continue
+        block = tuple(range(depth))
+        chosen = engine.select({name: draft(*block)}, 1)
+        verified = len(chosen[name].tokens) if name in chosen else 0
+        taken.append(verified)
+        accepted = min(right, verified)
+        engine.settle(name, [*block[:accepted], block[accepted] if accepted < right else 99])
+        for token in [*block[accepted + 1 : right], 99][: right - accepted]:
+            engine.settle(name, [token])
+    return taken
+
+
+def test_blocks_that_come_true_are_verified_whole_where_rows_are_cheap() -> None:
+    assert rounds(Speculation(CHEAP), right=4, count=40)[-10:] == [4] * 10
+
+
+def test_blocks_that_never_come_true_are_given_up_and_rarely_asked_for() -> None:
+    engine = Speculation(CHEAP)
+    taken = rounds(engine, right=0, count=400)
+    assert sum(taken[:40]) > 0
+    assert sum(taken[-100:]) == 0
+    asked = [engine.ask("r", 4) for _ in range(10 * REST)]
+    assert asked.count(4) == 10
+
+
+def test_only_the_part_that_comes_true_is_verified() -> None:
+    taken = rounds(Speculation(profiled([(1, 1.0), (65, 10.0)])), right=2, count=200)
+    assert set(taken[-20:]) == {2}
+
+
+def test_where_each_row_costs_a_step_nothing_is_verified_but_certainty() -> None:
+    assert sum(rounds(Speculation(LINEAR), right=2, count=100)[-50:]) == 0
+
+
+def test_a_block_that_was_not_verified_is_scored_by_what_is_committed_after_it() -> None:
+    engine = Speculation(LINEAR)
+    for _ in range(PATIENCE * 40):
+        assert engine.select({"r": draft(1, 2, 3)}, 1) == {}
+        for token in (1, 2, 3):  # standard decode writes one token a round
+            engine.settle("r", [token])
+    engine.cost = CHEAP
+    assert engine.select({"r": draft(1, 2, 3)}, 1)["r"].tokens == (1, 2, 3)
+
+
+def test_it_comes_back_when_the_text_becomes_predictable() -> None:
+    engine = Speculation(CHEAP)
+    rounds(engine, right=0, count=100)
+    assert rounds(engine, right=4, count=40 * REST)[-1] == 4
+
+
+def test_requests_are_told_apart_and_nothing_of_them_stays() -> None:
+    engine = Speculation(profiled([(1, 1.0), (65, 15.0)]))
+    for _ in range(100):
+        chosen = engine.select({"good": draft(1, 2), "bad": draft(1, 2)}, 2)
+        engine.settle("good", [1, 2, 3])
+        engine.settle("bad", [9])
+    assert chosen.keys() == {"good"}
+    engine.forget("good")
+    engine.forget("bad")
+    assert len(engine) == 0
+
+
+@pytest.mark.parametrize("clients", [1, 4, 12, 32])
+@pytest.mark.parametrize("slope", [0.02, 0.15, 0.6, 1.0])
+def test_never_slower_than_standard_decode_on_a_simulated_clock(clients: int, slope: float) -> None:
+    """L4, on a clock that is computed: tokens a second against standard decode's, for drafters of
+    every quality, with the exploring at the start included."""
+
+    def step_s(rows: int) -> float:
+        return 1.0 + slope * (rows - 1)
+
+    for quality in (0.0, 0.2, 0.5, 0.8, 0.95):
+        engine = Speculation(profiled([(1, 1.0), (257, step_s(257))]))
+        texts = {str(i): Text(i, quality) for i in range(clients)}
+        elapsed = 0.0
+        for _ in range(600):
+            asked = [name for name in texts if engine.ask(name, 4)]
+            chosen = engine.select({name: texts[name].draft(4) for name in asked}, clients)
+            elapsed += step_s(clients + sum(len(d.tokens) for d in chosen.values()))
+            for name, text in texts.items():
+                engine.settle(name, text.commit(chosen[name].tokens if name in chosen else ()))
+        tokens = sum(text.length for text in texts.values())
+        assert tokens / elapsed >= 0.98 * clients / step_s(clients), quality
