@@ -44,6 +44,8 @@ def test_each_flag_sets_its_own_field_and_no_other() -> None:
         "--block-size": 8,
         "--kv-cache-memory-bytes": "1024",
         "--enable-prefix-caching": False,
+        "--enforce-eager": True,
+        "--batch-invariant": True,
         "--tensor-parallel-size": 1,
         "--verifier-threads": 2,
         "--speculative-config": '{"method": "ngram"}',
@@ -155,7 +157,7 @@ def test_an_unknown_key_of_the_json_names_the_close_and_the_known_ones() -> None
     text = refused(speculative_config='{"num_spec_tokens": 3}')
     assert text.startswith(
         "--speculative-config: 'num_spec_tokens' is not supported;"
-        " did you mean 'num_speculative_tokens'? Known: method, model,"
+        " did you mean 'num_speculative_tokens'? Known: adaptive, method, model,"
     )
 
 
