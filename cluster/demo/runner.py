@@ -26,6 +26,7 @@ from pilotfish import Client, PilotfishError
 MODEL = "smollm2"
 DEPTH = 4
 DRAFTER_WAIT_S = 30.0
+EXECUTOR_WAIT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +109,10 @@ def _show(client: Client, questions: list[Prompt], options: DemoOptions, console
         console.print(f"killed the drafter's process, pid {before.drafter_pids[0]}")
     watch.require_alive(watch.sight(client), since=before)
     dtype = client.models()[0].dtype
+    with console.status("the native executor is compiled"):
+        executor = watch.await_executor(client, EXECUTOR_WAIT_S)
     console.print(
-        f"model [bold]{client.models()[0].id}[/bold] in {dtype}; verifier pid "
+        f"model [bold]{client.models()[0].id}[/bold] in {dtype}, {executor} executor; verifier pid "
         f"{before.verifier_pids[0]}, drafter pid {before.drafter_pids[0]} ({DEPTH} tokens a block)"
         "\ntokens in [bold green]green[/bold green] were drafted remotely and accepted\n"
     )

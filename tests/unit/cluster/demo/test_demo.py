@@ -8,10 +8,13 @@ import os
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from rich.console import Console
 
+from cluster.demo import watch
 from cluster.demo.dataset import DatasetError, load
 from cluster.demo.legs import REMOTE, STANDARD, LegResult, run_leg
 from cluster.demo.report import Pair, rows_of, table_of
@@ -164,3 +167,21 @@ def test_a_file_that_is_none_is_refused_by_its_line(tmp_path: Path, line: str) -
         load(file)
     with pytest.raises(DatasetError, match="cannot read"):
         load(tmp_path / "missing.jsonl")
+
+
+class Building:
+    """A server whose executor is native at the third look."""
+
+    def __init__(self, states: list[str]) -> None:
+        self.states = states
+
+    def status(self) -> Any:
+        state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
+        return SimpleNamespace(verifiers=[SimpleNamespace(executor=state)])
+
+
+def test_no_leg_starts_before_the_executor_is_settled() -> None:
+    client: Any = Building(["building", "building", "native"])
+    assert watch.await_executor(client, 60.0) == "native"
+    stuck: Any = Building(["building"])
+    assert watch.await_executor(stuck, 0.0) == "building"
