@@ -47,7 +47,16 @@ format: $(VENV)/.stamp-dev  ## Format and sort imports in place.
 	$(BIN)/ruff format .
 
 .PHONY: bench
-bench: $(VENV)/.stamp-run  ## Every benchmark, or one: BENCH=infra/bench/exchange.py ARGS='--rounds 200'.
+bench: $(VENV)/.stamp-bench  ## A short standard benchmark, against the baseline of a like machine.
+	$(BIN)/pilotfish bench --num-prompts 4 --max-concurrency 1,4 --temperature 0 --max-tokens 48 \
+		--baseline infra/bench/baselines $(ARGS)
+
+.PHONY: peers
+peers: $(VENV)/.stamp-bench  ## Beside transformers, vLLM and llama.cpp: ARGS='--spec-bench question.jsonl'.
+	$(BIN)/python infra/bench/peers/run.py $(ARGS)
+
+.PHONY: bench-parts
+bench-parts: $(VENV)/.stamp-run  ## What the parts cost, or one: BENCH=infra/bench/exchange.py ARGS='--rounds 200'.
 	@for script in $(BENCH); do \
 		echo "== $$script"; \
 		$(BIN)/python "$$script" $(ARGS); \
@@ -89,8 +98,12 @@ $(VENV)/.stamp-run: pyproject.toml constraints.txt $(VENV)/.stamp-venv
 	$(INSTALL) -e '.[torch,serve]'
 	@touch $@
 
-$(VENV)/.stamp-dev: $(VENV)/.stamp-run
-	$(INSTALL) -e '.[torch,serve,dev]'
+$(VENV)/.stamp-bench: $(VENV)/.stamp-run
+	$(INSTALL) -e '.[torch,serve,bench]'
+	@touch $@
+
+$(VENV)/.stamp-dev: $(VENV)/.stamp-bench
+	$(INSTALL) -e '.[torch,serve,bench,dev]'
 	@touch $@
 
 .venv-protos/.stamp: Makefile .venv-protos/.stamp-venv

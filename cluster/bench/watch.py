@@ -67,7 +67,7 @@ def refusal(leg: Leg, before: Sighting, after: Sighting, samples: Sequence[Sampl
     drafted = sum(sample.drafted for sample in answered)
     if leg.standard:
         return f"standard decode verified {drafted} drafted tokens" if drafted else None
-    if leg.placement == "remote":
+    if leg.placement == "remote" or (leg.placement is None and before.drafter_pids):
         absent = _absent(before, after)
         if absent is not None:
             return absent

@@ -1,8 +1,8 @@
 """Which prompts each cell gets: the same for every leg, fresh for every cell while there are any.
 
-A prompt that a server has answered before may be drafted from that answer, and its prefix may
-still be cached, so a repeat is never passed off as a first reading (pitfall S58): the ledger marks
-it, and figures of a server that may keep something across requests come from first readings only.
+A prompt that a drafter has seen answered before may be drafted from that answer, so a repeat is
+never passed off as a first reading (pitfall S58): the ledger marks it, and figures of a server that
+may keep something across requests come from first readings only.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def deal(prompts: Sequence[Prompt], sizes: Sequence[int]) -> list[tuple[Prompt, 
 
 @dataclass(slots=True)
 class Ledger:
-    """Which prompts each server has answered."""
+    """Which prompts each server has answered with drafts."""
 
     _seen: dict[str, set[str]] = field(default_factory=dict)
 
