@@ -5,10 +5,14 @@ from __future__ import annotations
 import datetime
 import shlex
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+
+if TYPE_CHECKING:
+    from cluster.bench.options import BenchOptions
 
 FOREIGN: dict[str, str] = {
     # `vllm bench serve`
@@ -49,6 +53,7 @@ FOREIGN: dict[str, str] = {
 
 
 def bench(
+    context: typer.Context,
     model: Annotated[
         str, typer.Argument(help="A name of `models list`, a folder, or a Hugging Face id.")
     ] = "smollm2",
@@ -112,8 +117,12 @@ def bench(
     ] = None,
 ) -> None:
     """Measure drafting legs against standard decode, side by side in one run."""
+    raise typer.Exit(_run(context.params))
+
+
+def _run(given: Mapping[str, Any]) -> int:
+    """The exit code. `given`: the parameters of `bench`."""
     try:
-        from cluster.bench import options as parsing
         from cluster.bench.errors import BenchError
         from cluster.bench.runner import run
         from cluster.cli.models import make_ready_by_name
@@ -122,42 +131,52 @@ def bench(
             raise
         _fail(f"{error.name} is not installed: pip install 'pilotfish[torch,serve,bench]'", 1)
     try:
-        options = parsing.BenchOptions(
-            model=model,
-            legs=parsing.legs_of(legs, attach),
-            loads=parsing.loads_of(max_concurrency, request_rate),
-            temperatures=parsing.temperatures_of(temperature),
-            dataset=dataset_path,
-            prompts=num_prompts,
-            runs=runs,
-            max_tokens=max_tokens,
-            ignore_eos=ignore_eos,
-            warmup=warmup,
-            seed=seed,
-            dtype=parsing.dtype_of(dtype),
-            max_model_len=max_model_len,
-            output=output or _dated(),
-            attach=attach,
-            attach_http=attach_http,
-            api_key=api_key or None,
-            baseline=baseline,
-            command=shlex.join(["pilotfish", *sys.argv[1:]]),
-        )
+        options = _options(given)
     except BenchError as error:
         _fail(str(error), 2)
-    if attach is None:
-        for name in dict.fromkeys([model, *(leg.model for leg in options.legs if _is_model(leg))]):
-            make_ready_by_name(str(name))
-    raise typer.Exit(run(options))
+    if options.attach is None:
+        drafters = [leg.model for leg in options.legs if leg.mechanism != "custom_class"]
+        for name in dict.fromkeys([options.model, *drafters]):
+            if name:
+                make_ready_by_name(name)
+    return run(options)
+
+
+def _options(given: Mapping[str, Any]) -> BenchOptions:
+    """Raises BenchError with the flag's name."""
+    from cluster.bench import options as parsing
+
+    return parsing.BenchOptions(
+        model=given["model"],
+        legs=parsing.legs_of(given["legs"], given["attach"]),
+        loads=parsing.loads_of(given["max_concurrency"], given["request_rate"]),
+        temperatures=parsing.temperatures_of(given["temperature"]),
+        dataset=given["dataset_path"],
+        prompts=given["num_prompts"],
+        runs=given["runs"],
+        max_tokens=given["max_tokens"],
+        ignore_eos=given["ignore_eos"],
+        warmup=given["warmup"],
+        seed=given["seed"],
+        dtype=parsing.dtype_of(given["dtype"]),
+        max_model_len=given["max_model_len"],
+        output=given["output"] or _dated(),
+        attach=given["attach"],
+        attach_http=given["attach_http"],
+        api_key=given["api_key"] or None,
+        baseline=given["baseline"],
+        command=_command(sys.argv[1:], given["api_key"]),
+    )
+
+
+def _command(arguments: Sequence[str], secret: str | None) -> str:
+    """As it was typed, for the record, which other people read: without the key."""
+    line = shlex.join(["pilotfish", *arguments])
+    return line.replace(secret, "KEY") if secret else line
 
 
 def _dated() -> Path:
     return Path("pilotfish-bench") / datetime.datetime.now().strftime("%Y-%m-%dT%H%M%S")
-
-
-def _is_model(leg: object) -> bool:
-    """Whether the leg's model is one to fetch, and not a class."""
-    return bool(getattr(leg, "model", None)) and getattr(leg, "mechanism", "") != "custom_class"
 
 
 def _fail(message: str, code: int) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -38,6 +39,30 @@ def test_flags_become_options(monkeypatch: pytest.MonkeyPatch, asked: list[Bench
     assert (options.model, options.runs, options.clients) == ("m/n", 2, 8)
     assert (options.dataset, options.output) == (Path("q.jsonl"), Path("out"))
     assert options.command.startswith("pilotfish bench m/n --legs ngram:5")
+
+
+def test_a_key_is_used_and_never_recorded(
+    monkeypatch: pytest.MonkeyPatch, asked: list[BenchOptions]
+) -> None:
+    assert run(monkeypatch, "--attach", "h:1", "--api-key", "s3cret", "--legs=served:2") == 0
+    assert asked[0].api_key == "s3cret"
+    assert asked[0].command == "pilotfish bench --attach h:1 --api-key KEY --legs=served:2"
+
+
+def test_help_loads_nothing_heavy() -> None:
+    script = (
+        "import sys\n"
+        "sys.argv = ['pilotfish', 'bench', '--help']\n"
+        "from cluster.cli.main import main\n"
+        "try:\n    main()\n"
+        "except SystemExit as ended:\n    assert not ended.code, ended.code\n"
+        "heavy = {'torch', 'ray', 'numpy', 'grpc', 'matplotlib', 'rich', 'cluster.bench'}\n"
+        "print('LOADED', sorted(heavy & set(sys.modules)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.endswith("LOADED []\n"), done.stderr
 
 
 def test_the_defaults_are_three_legs_at_two_temperatures_and_two_loads(
