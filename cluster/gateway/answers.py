@@ -11,12 +11,13 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from cluster.gateway.errors import GatewayError, RequestFailed
 from cluster.gateway.settings import SpecMetrics
 from cluster.gateway.speculation import request_metrics, spec_tokens_details
-from cluster.gateway.sse import DONE, event
+from cluster.gateway.sse import DONE, event, quoted
 from cluster.gateway.text import TextCodec
 from cluster.gateway.types import Delta, GenerateSpec, PositionScores, Stats
 
@@ -135,8 +136,24 @@ class Answer(ABC):
 
     def _delta(self, delta: Delta) -> bytes:
         self._completion_tokens += len(delta.token_ids)
+        if self._plain and delta.text and delta.finish is None:
+            return self._frame[0] + quoted(delta.text) + self._frame[1]
         choice = self.part(delta)
         return b"" if choice is None else self._chunk(choice)
+
+    @cached_property
+    def _plain(self) -> bool:
+        """Whether nothing but the text tells one event in mid-stream from the next."""
+        options = self.options
+        return not (options.token_ids or options.continuous_usage) and options.top_logprobs is None
+
+    @cached_property
+    def _frame(self) -> tuple[bytes, bytes]:
+        """What stands before and after the text of such an event."""
+        mark = "\x00"  # in no name or id, so its quoted form stands once
+        choice = self.part(Delta(text=mark))
+        before, _, after = self._chunk(choice or {}).partition(quoted(mark))
+        return before, after
 
     def _chunk(self, choice: Json) -> bytes:
         chunk: Json = {**self._head, "choices": [{"index": 0, **choice}]}

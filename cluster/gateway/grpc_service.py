@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
@@ -16,6 +15,7 @@ from cluster.gateway.grpc_requests import conversation, spec_of
 from cluster.gateway.resolve import resolve_model
 from cluster.gateway.service import GenerationService
 from cluster.gateway.sharing import TENANT_HEADER
+from cluster.gateway.stall import Stalled, StallLimit
 from cluster.gateway.types import GenerateSpec, Trace
 from pilotfish.v1 import control_pb2
 from pilotfish.v1 import inference_pb2 as pb
@@ -53,11 +53,20 @@ class InferenceMethods:
 
     async def generate_stream(self, request: pb.GenerateRequest, context: Context) -> None:
         spec, _ = await self._validated(request, context)
-        async with aclosing(self._service.stream(spec)) as deltas:
-            async for delta in deltas:
-                if not shows_nothing(delta):
-                    message = delta_message(delta, spec.request_id, self._service.codec)
-                    await self._write(message, context)
+        limit = self._service.settings.write_timeout_s
+        try:
+            async with (
+                StallLimit(limit) as stall,
+                aclosing(self._service.stream(spec)) as deltas,
+            ):
+                async for delta in deltas:
+                    if not shows_nothing(delta):
+                        message = delta_message(delta, spec.request_id, self._service.codec)
+                        stall.begin()  # waits for the client's flow control, but not for ever
+                        await context.write(message)
+                        stall.end()
+        except Stalled:
+            raise DeadlineExceeded(f"The client took nothing for {limit:g} s.") from None
 
     async def tokenize(self, request: pb.TokenizeRequest, context: Context) -> pb.TokenizeResponse:
         await self._model(request.model)
@@ -91,15 +100,6 @@ class InferenceMethods:
     async def _model(self, name: str) -> str:
         info = await self._service.backend.info()
         return resolve_model(name, info, self._service.settings.served_model_name)
-
-    async def _write(self, message: pb.GenerateDelta, context: Context) -> None:
-        """Waits for the client's flow control, but not for ever."""
-        limit = self._service.settings.write_timeout_s
-        try:
-            async with asyncio.timeout(limit):
-                await context.write(message)
-        except TimeoutError:
-            raise DeadlineExceeded(f"The client took nothing for {limit:g} s.") from None
 
 
 class ControlMethods:

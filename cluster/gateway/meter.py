@@ -75,8 +75,8 @@ class RequestMeter:
             metrics.prefix_queries.inc(len(self._spec.prompt_ids))
             metrics.ttft.observe(now - self._start)
             later -= 1
-        for _ in range(later):
-            metrics.itl.observe((now - self._last) / later)
+        if later:
+            metrics.itl.observe((now - self._last) / later, later)
         self._last = now
         self._tokens += tokens
         metrics.generation_tokens.inc(tokens)

@@ -22,8 +22,8 @@ MAX_POSITIONS = 32  # the largest D; positions beyond share the last label
 
 # Why a round had no draft; anything else counts as "other".
 REASONS = (
-    "configured", "off", "depth-0", "client", "limit", "no-gain", "no-drafter", "cold", "late", "stale",
-    "isolated", "fault", "evicted", "overloaded", "empty", "policy", "budget", "context",
+    "configured", "off", "depth-0", "client", "limit", "no-gain", "no-drafter", "cold", "late",
+    "stale", "isolated", "fault", "evicted", "overloaded", "empty", "policy", "budget", "context",
 )  # fmt: skip
 FINISHED = ("stop", "length", "abort", "error")
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from json.encoder import encode_basestring
 from typing import Any
 
 from starlette.responses import Response
@@ -13,6 +13,7 @@ from starlette.types import Message, Receive, Scope, Send
 from typing_extensions import override
 
 from cluster.gateway.disconnect import ClientGone, while_connected
+from cluster.gateway.stall import Stalled, StallLimit
 
 DONE = b"data: [DONE]\n\n"
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -20,6 +21,11 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 def event(data: Mapping[str, Any]) -> bytes:
     return f"data: {_encode(data)}\n\n".encode()
+
+
+def quoted(text: str) -> bytes:
+    """The text as `event` writes it, with its quotation marks."""
+    return encode_basestring(text).encode()
 
 
 class EventStream(Response):
@@ -46,26 +52,30 @@ class EventStream(Response):
 
     async def _pump(self, send: Send) -> None:
         async with aclosing(self._events) as events:
-            body = await anext(events, b"")
-            await self._send(
-                send,
-                {
-                    "type": "http.response.start",
-                    "status": self.status_code,
-                    "headers": self.raw_headers,
-                },
-            )
-            await self._send(send, _body(body))
-            async for body in events:
-                await self._send(send, _body(body))
-            await self._send(send, _body(b"", more=False))
+            first = await anext(events, b"")  # its errors are no writes' errors
+            try:
+                async with StallLimit(self._write_timeout_s) as stall:
+                    await self._send_all(events, first, send, stall)
+            except Stalled as error:
+                raise ClientGone from error
 
-    async def _send(self, send: Send, message: Message) -> None:
-        try:
-            async with asyncio.timeout(self._write_timeout_s):
+    async def _send_all(
+        self, events: AsyncGenerator[bytes, None], first: bytes, send: Send, stall: StallLimit
+    ) -> None:
+        async def write(message: Message) -> None:
+            stall.begin()
+            try:
                 await send(message)
-        except (TimeoutError, OSError) as error:
-            raise ClientGone from error
+            except OSError as error:
+                raise ClientGone from error
+            stall.end()
+
+        head = {"status": self.status_code, "headers": self.raw_headers}
+        await write({"type": "http.response.start", **head})
+        await write(_body(first))
+        async for body in events:
+            await write(_body(body))
+        await write(_body(b"", more=False))
 
 
 def _body(body: bytes, more: bool = True) -> Message:

@@ -6,6 +6,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from tokenizers import decoders
+
+from cluster.gateway.byte_text import ByteText, TextStream
 from cluster.gateway.detokenizer import Detokenizer
 from cluster.gateway.errors import InvalidRequest
 from cluster.gateway.reach import most_characters
@@ -41,6 +44,7 @@ class TextCodec:
         self._bytes = _byte_table(self._backend.decoder)
         self._reach = most_characters(self._backend)
         self._token_texts: dict[int, str] = {}
+        self._token_bytes: dict[int, bytes] = {}
 
     async def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         if len(text) > LONG_TEXT:
@@ -71,8 +75,12 @@ class TextCodec:
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
         return str(self._backend.decode(ids, skip_special_tokens=skip_special_tokens))
 
-    def detokenizer(self, skip_special_tokens: bool, context: Sequence[int]) -> Detokenizer:
-        return Detokenizer(self._backend, self._special if skip_special_tokens else (), context)
+    def detokenizer(self, skip_special_tokens: bool, context: Sequence[int]) -> TextStream:
+        """Of one output that continues the prompt `context`."""
+        skipped = self._special if skip_special_tokens else ()
+        if isinstance(self._backend.decoder, decoders.ByteLevel):
+            return ByteText(self._shown_bytes, skipped)
+        return Detokenizer(self._backend, skipped, context)
 
     def token_text(self, token: int) -> str:
         """The token alone, special tokens shown; U+FFFD for part of a character."""
@@ -91,6 +99,17 @@ class TextCodec:
         if len(raw) == 6 and raw.startswith("<0x"):  # byte fallback: <0xE2>
             return bytes([int(raw[3:5], 16)])
         return self.token_text(token).encode()
+
+    def _shown_bytes(self, token: int) -> bytes:
+        """What the byte-level decoder makes of a token, special ones too: the bytes that its
+        characters stand for or, where one stands for none, those of the characters."""
+        shown = self._token_bytes.get(token)
+        if shown is None:
+            raw, table = self._backend.id_to_token(token) or "", self._bytes or {}
+            known = all(c in table for c in raw)
+            shown = bytes(table[c] for c in raw) if known else raw.encode()
+            self._token_bytes[token] = shown
+        return shown
 
     def token_string(self, token: int) -> str:
         """The token's entry in the vocabulary."""

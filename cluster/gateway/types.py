@@ -66,9 +66,9 @@ class PositionScores:
     top: tuple[Score, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: that costs five times as much to make, each step
 class Chunk:
-    """One engine step of one request, tokens only (the wire's TokenChunk)."""
+    """One engine step of one request, tokens only (the wire's TokenChunk). Never changed."""
 
     tokens: tuple[int, ...]
     logprobs: tuple[PositionScores, ...] = ()
@@ -118,7 +118,7 @@ class Timing:
     mean_itl_s: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, as `Chunk` is not
 class Delta:
     """Text and tokens of one engine step. `accepted` of token_ids, the first ones, were drafted.
     finish, usage, stats and timing come with the last delta only.

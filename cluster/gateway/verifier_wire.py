@@ -50,8 +50,8 @@ def submit_of(spec: GenerateSpec, wire_id: str, output_ids: Sequence[int]) -> pb
 def chunk_of(chunk: pb.TokenChunk) -> Chunk:
     """A step's tokens; `finish` other than stop and length is the caller's business."""
     return Chunk(
-        tokens=tuple(chunk.tokens),
-        logprobs=tuple(_scores(scores) for scores in chunk.logprobs),
+        tokens=tuple(chunk.tokens[:]),  # a slice is read at once, an iterator one by one
+        logprobs=tuple(map(_scores, chunk.logprobs)) if chunk.logprobs else (),
         drafted=chunk.drafted,
         accepted=chunk.accepted,
         mechanism=chunk.mechanism,

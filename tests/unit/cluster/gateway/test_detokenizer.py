@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.gateway import detokenizer as module
+from cluster.gateway.byte_text import ByteText, TextStream
 from cluster.gateway.detokenizer import REPLACEMENT, Detokenizer
 from tests.unit.cluster.gateway.builders import (
     TEXTS,
@@ -19,7 +20,7 @@ FALLBACK = make_byte_fallback_tokenizer()
 SIZE = BPE.get_vocab_size()
 
 
-def stream(detokenizer: Detokenizer, ids: list[int]) -> list[str]:
+def stream(detokenizer: TextStream, ids: list[int]) -> list[str]:
     return [detokenizer.push(token) for token in ids] + [detokenizer.flush()]
 
 
@@ -98,6 +99,53 @@ def test_byte_fallback_characters_come_whole() -> None:
 def test_byte_fallback_shows_a_broken_end_once() -> None:
     ids = [FALLBACK.token_to_id(f"<0x{b:02X}>") for b in "你".encode() + b"\xe5"]
     assert "".join(stream(Detokenizer(FALLBACK), ids)) == "你" + REPLACEMENT
+
+
+def byte_text(skipped: frozenset[int] = frozenset()) -> TextStream:
+    """What a codec gives for a byte-level vocabulary."""
+    return ByteText(make_codec(BPE)._shown_bytes, skipped)
+
+
+def test_a_byte_level_vocabulary_is_read_byte_by_byte() -> None:
+    assert isinstance(make_codec(BPE).detokenizer(True, ()), ByteText)
+    assert isinstance(make_codec(FALLBACK).detokenizer(True, ()), Detokenizer)
+
+
+@given(st.lists(st.integers(0, SIZE + 3), max_size=120))
+def test_bytes_end_as_the_whole_decode_whatever_they_are(ids: list[int]) -> None:
+    """Ids that do not exist among them, and the special one; U+FFFD where the decoder puts it."""
+    pieces = stream(byte_text(), ids)
+    assert "".join(pieces) == BPE.decode(ids, skip_special_tokens=False)
+
+
+@given(st.text(max_size=40))
+def test_bytes_come_out_as_whole_characters(text: str) -> None:
+    ids = BPE.encode(text).ids
+    pieces = stream(byte_text(), ids)
+    assert "".join(pieces) == text
+    if REPLACEMENT not in text:
+        assert all(REPLACEMENT not in piece for piece in pieces)
+        assert pieces == stream(Detokenizer(BPE), ids)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_bytes_cut_inside_a_character_end_as_the_whole_decode(text: str) -> None:
+    ids = BPE.encode(text).ids
+    for end in range(len(ids) + 1):
+        assert "".join(stream(byte_text(), ids[:end])) == BPE.decode(ids[:end])
+
+
+def test_a_skipped_token_between_bytes_does_not_break_their_character() -> None:
+    ids = BPE.encode("🎉").ids
+    assert "".join(stream(byte_text(frozenset({0})), [ids[0], 0, *ids[1:]])) == "🎉"
+
+
+def test_an_added_token_with_characters_of_no_byte_is_shown_as_it_is() -> None:
+    tokenizer = make_bpe_tokenizer()
+    tokenizer.add_tokens(["<a b>", "<é>", "你"])
+    codec, size = make_codec(tokenizer), tokenizer.get_vocab_size()
+    ids = list(range(size - 4, size))
+    assert "".join(stream(codec.detokenizer(False, ()), ids)) == tokenizer.decode(ids)
 
 
 def test_a_prompt_that_ends_inside_a_character_is_no_context() -> None:
