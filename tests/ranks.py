@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
+from typing import Any
 
 import torch
 
@@ -69,6 +70,21 @@ def engine_over(target: Target, port: DraftPort, *, max_rows: int = 512) -> Engi
     )
     engine.self_check()
     return engine
+
+
+class Recorded:
+    """An engine's whole account of a run."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.logits: list[torch.Tensor] = []
+        forward = engine.target.forward
+
+        def recording(*args: Any) -> torch.Tensor:
+            self.logits.append(forward(*args).clone())
+            return self.logits[-1]
+
+        engine.target.forward = recording  # type: ignore[method-assign]
 
 
 @contextmanager

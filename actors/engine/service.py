@@ -126,8 +126,10 @@ class EngineService:
 
         self._change: Change | None = Change(target, self.max_model_len, options.threads, install)
         self.switch.settle(self._change)
-        if options.adaptive and engine.speculation is None and ranks is None:
-            engine.speculation = Speculation(profiled(profile(target, self.max_model_len)))
+        if options.adaptive and engine.speculation is None:
+            pool = None if ranks is None else engine.pool
+            costs = profile(target, self.max_model_len, pool)
+            engine.speculation = Speculation(profiled(costs))
         self.thread = EngineThread(engine)
         self._on_span = on_span
         self._server: grpc.Server | None = None
