@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from actors.contracts import Draft, DraftPort, PortCommit
-from actors.engine.batch import Segment, pack
+from actors.contracts import Draft, DraftPort
+from actors.engine.batch import Segment
 from actors.engine.errors import EngineError, Overloaded, RequestFailed
 from actors.engine.events import EngineStats, Finish, TokenEvent
 from actors.engine.executor import Executor
@@ -23,12 +23,15 @@ from actors.engine.prefix import PrefixCache
 from actors.engine.scheduler import Scheduler
 from actors.engine.selfcheck import self_check
 from actors.engine.sequence import EngineRequest, Sequence, Status
+from actors.engine.sessions import Sessions
 from actors.engine.speculation import Speculation
 from actors.engine.target import Target
-from actors.sampling.decide import Span, Verdict, decide
+from actors.engine.verdicts import event_of, undrafted, verify
+from actors.sampling.decide import Verdict
 from policies.pace import STALL_S, Pace, observed, prompt_rows
 
 _ERROR: Finish = "error"
+WHOLE = ("stop", "length")  # ends at which a request's text is complete
 NO_GAIN = "no-gain"  # why a row runs at D = 0: drafting was expected to bring less than it costs
 _SMOOTHING = 0.2  # weight of the newest step in the moving average of the step time
 
@@ -65,6 +68,7 @@ class Engine:
             )
         self.target: Executor = target
         self.port = port
+        self.sessions = Sessions(port)
         self.plan = plan
         self.max_model_len = max_model_len
         self.limits = QueueLimits(max_num_queued_reqs, max_num_queued_tokens)
@@ -143,12 +147,11 @@ class Engine:
         return True
 
     def _release(self, seq: Sequence, reason: str) -> None:
+        self.sessions.close(seq, reason, whole=reason in WHOLE)
         self.scheduler.remove(seq)
         del self.sequences[seq.request_id]
         if self.speculation is not None:
             self.speculation.forget(seq.request_id)
-        if seq.drafting:
-            self.port.close(seq.request_id, reason)
 
     # -- the round --------------------------------------------------------------------------
 
@@ -157,7 +160,8 @@ class Engine:
         started = time.perf_counter()
         started_ns = self._clock_ns()
         for seq in self.scheduler.admit(started_ns):
-            self._open_session(seq)
+            self.sessions.admit(seq)
+        self._rest()
         wanted = {
             seq.request_id: seq.depth
             for seq in self.scheduler.running
@@ -185,80 +189,47 @@ class Engine:
             self.sequences[request_id].depth_reason = NO_GAIN
         return chosen
 
-    def _open_session(self, seq: Sequence) -> None:
-        if seq.request.max_draft_len == 0 or seq.drafting:
-            return
-        self.port.open(seq)
-        seq.drafting = True
+    def _rest(self) -> None:
+        """In a batch where no drafted row can pay, drafters are left alone."""
+        if self.speculation is not None:
+            running = self.scheduler.running
+            most = self.plan.snapshot.fallback.depth
+            self.sessions.rest(self.speculation.hopeless(len(running), most), running)
 
     def _run(self, segments: list[Segment], started_ns: int) -> list[TokenEvent]:
         """Forward and verify; when the whole batch fails, each segment alone, so that one bad
         request takes nobody with it (pitfalls S52)."""
         try:
-            verdicts = self._verify(segments)
+            verdicts = verify(self.target, self.pool, segments, self.stats)
         except Exception as error:
             if len(segments) > 1:
                 return [e for s in segments for e in self._run([s], started_ns)]
             if segments[0].draft is not None:
-                return self._run([self._undrafted(segments[0])], started_ns)
+                return self._run([undrafted(segments[0])], started_ns)
             seq = segments[0].sequence
             return [self._fail(seq, RequestFailed(f"the forward pass failed: {error}"))]
         events: list[TokenEvent] = []
-        commits: list[PortCommit] = []
+        decided: list[Sequence] = []
         for segment, verdict in zip(segments, verdicts, strict=True):
             if segment.sequence.status is not Status.RUNNING:
                 continue  # aborted while the forward ran
             if verdict is not None and verdict.error and segment.draft is not None:
-                events.extend(self._run([self._undrafted(segment)], started_ns))
+                events.extend(self._run([undrafted(segment)], started_ns))
                 continue
-            event = self._commit(segment, verdict, started_ns, commits)
+            event = self._commit(segment, verdict, started_ns, decided)
             if event is not None:
                 events.append(event)
-        self.port.commit(commits)
+        self.sessions.commit(decided)
         return events
-
-    @staticmethod
-    def _undrafted(segment: Segment) -> Segment:
-        """The same rows without the block: a drafted token whose own row is not finite poisons the
-        rows beside it, and a drafter may only cost time (law L2). The KV is simply rewritten."""
-        segment.sequence.depth_reason = "fault"
-        return Segment(segment.sequence, segment.count)
-
-    def _verify(self, segments: list[Segment]) -> list[Verdict | None]:
-        """Verdicts of the segments that decide; None for inner chunks of a prefill."""
-        batch = pack(segments, self.target.device)
-        began = time.perf_counter()
-        logits = self.target.forward(batch, self.pool)
-        forwarded = time.perf_counter()
-        self.stats.forward_s += forwarded - began
-        spans, start = [], 0
-        for segment in segments:
-            if segment.decides:
-                spans.append(self._span(segment, start))
-                start += 1 + len(segment.block)
-        decided = iter(decide(logits, spans))
-        self.stats.sample_s += time.perf_counter() - forwarded
-        return [next(decided) if segment.decides else None for segment in segments]
-
-    def _span(self, segment: Segment, start: int) -> Span:
-        seq = segment.sequence
-        return Span(
-            start=start,
-            block=segment.block,
-            params=seq.sampling,
-            tokens=seq.tokens,
-            prompt_len=seq.prompt_len,
-            eos_ids=self.target.info.eos_ids,
-        )
 
     def _commit(
         self,
         segment: Segment,
         verdict: Verdict | None,
         started_ns: int,
-        commits: list[PortCommit],
+        decided: list[Sequence],
     ) -> TokenEvent | None:
-        """Fold one verdict into its sequence; appends the drafter's commit."""
+        """Fold one verdict into its sequence; one that goes on is appended to `decided`."""
         seq = segment.sequence
         if verdict is None:
             seq.kv_len += segment.count
@@ -280,23 +251,21 @@ class Engine:
         seq.kv_len = len(seq.tokens) - 1
         self.scheduler.publish(seq)
         seq.first_token_ns = seq.first_token_ns or self._clock_ns()
-        event = self._event(segment, verdict, settled.tokens, started_ns, first)
+        event = event_of(
+            segment,
+            verdict,
+            settled.tokens,
+            first=first,
+            started_ns=started_ns,
+            ended_ns=self._clock_ns(),
+        )
+        self._count(segment, verdict, event)
         if settled.finish:
             self._release(seq, settled.finish)
             return replace(event, finish=settled.finish, stop_token=settled.stop_token)
         self._plan(seq, settled.tokens)
         seq.round += 1
-        if seq.drafting:
-            commits.append(
-                PortCommit(
-                    seq.request_id,
-                    seq.round,
-                    from_len,
-                    settled.tokens,
-                    seq.depth,
-                    seq.features(from_len - 1, len(seq.tokens) - 1),
-                )
-            )
+        decided.append(seq)
         return event
 
     def _plan(self, seq: Sequence, tokens: tuple[int, ...]) -> None:
@@ -309,42 +278,16 @@ class Engine:
             if seq.depth < depth.tokens:
                 seq.depth_reason = NO_GAIN
 
-    def _event(
-        self,
-        segment: Segment,
-        verdict: Verdict,
-        tokens: tuple[int, ...],
-        started_ns: int,
-        first: bool,
-    ) -> TokenEvent:
-        seq, draft = segment.sequence, segment.draft
-        drafted, accepted = len(segment.block), min(verdict.accepted, len(tokens))
-        self.stats.tokens += len(tokens)
+    def _count(self, segment: Segment, verdict: Verdict, event: TokenEvent) -> None:
+        self.stats.tokens += len(event.tokens)
         self.stats.invalid += verdict.invalid
-        if draft:
+        if segment.draft:
             self.stats.rounds += 1
-            self.stats.drafted += drafted
-            self.stats.accepted += accepted
-            self.port.outcome(seq.request_id, drafted, verdict.accepted)
+            self.stats.drafted += event.drafted
+            self.stats.accepted += event.accepted
+            self.port.outcome(event.request_id, event.drafted, verdict.accepted)
         if segment.count > 1:
             self.stats.prefill_tokens += segment.count
-        return TokenEvent(
-            seq.request_id,
-            tokens,
-            logprobs=(verdict.logprobs or ())[: len(tokens)],
-            drafted=drafted,
-            accepted=accepted,
-            mechanism=draft.mechanism if draft else "",
-            reason="" if draft else ("prefill" if first else seq.depth_reason),
-            remote=draft.remote if draft else False,
-            trace=(seq.request.traceparent, seq.request.tracestate),
-            arrived_ns=seq.arrived_ns,
-            admitted_ns=seq.admitted_ns,
-            started_ns=started_ns,
-            ended_ns=self._clock_ns(),
-            first=first,
-            cached_tokens=seq.cached_len if first else 0,
-        )
 
     def _fail(self, seq: Sequence, error: EngineError) -> TokenEvent:
         self.scheduler.distrust(seq)

@@ -178,7 +178,7 @@ class Scheduler:
         still has of it by then is not even recomputed."""
         self.running.remove(seq)
         self.allocator.release(seq.table.clear())
-        seq.kv_len = seq.published = 0
+        seq.kv_len = 0
         seq.status = Status.WAITING
         seq.preemptions += 1
         self.preemptions += 1
