@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from actors.contracts import Draft, DraftPort
+from actors.contracts import Draft, DraftPort, PortCommit
 from actors.engine.batch import Segment
 from actors.engine.errors import EngineError, Overloaded, RequestFailed
 from actors.engine.events import EngineStats, Finish, TokenEvent
@@ -23,7 +23,6 @@ from actors.engine.prefix import PrefixCache
 from actors.engine.scheduler import Scheduler
 from actors.engine.selfcheck import self_check
 from actors.engine.sequence import EngineRequest, Sequence, Status
-from actors.engine.sessions import Sessions
 from actors.engine.speculation import Speculation
 from actors.engine.target import Target
 from actors.engine.verdicts import event_of, undrafted, verify
@@ -31,7 +30,6 @@ from actors.sampling.decide import Verdict
 from policies.pace import STALL_S, Pace, observed, prompt_rows
 
 _ERROR: Finish = "error"
-WHOLE = ("stop", "length")  # ends at which a request's text is complete
 NO_GAIN = "no-gain"  # why a row runs at D = 0: drafting was expected to bring less than it costs
 _SMOOTHING = 0.2  # weight of the newest step in the moving average of the step time
 
@@ -68,7 +66,6 @@ class Engine:
             )
         self.target: Executor = target
         self.port = port
-        self.sessions = Sessions(port)
         self.plan = plan
         self.max_model_len = max_model_len
         self.limits = QueueLimits(max_num_queued_reqs, max_num_queued_tokens)
@@ -147,11 +144,12 @@ class Engine:
         return True
 
     def _release(self, seq: Sequence, reason: str) -> None:
-        self.sessions.close(seq, reason, whole=reason in WHOLE)
         self.scheduler.remove(seq)
         del self.sequences[seq.request_id]
         if self.speculation is not None:
             self.speculation.forget(seq.request_id)
+        if seq.drafting:
+            self.port.close(seq.request_id, reason)
 
     # -- the round --------------------------------------------------------------------------
 
@@ -160,8 +158,7 @@ class Engine:
         started = time.perf_counter()
         started_ns = self._clock_ns()
         for seq in self.scheduler.admit(started_ns):
-            self.sessions.admit(seq)
-        self._rest()
+            self._open_session(seq)
         wanted = {
             seq.request_id: seq.depth
             for seq in self.scheduler.running
@@ -189,12 +186,11 @@ class Engine:
             self.sequences[request_id].depth_reason = NO_GAIN
         return chosen
 
-    def _rest(self) -> None:
-        """In a batch where no drafted row can pay, drafters are left alone."""
-        if self.speculation is not None:
-            running = self.scheduler.running
-            most = self.plan.snapshot.fallback.depth
-            self.sessions.rest(self.speculation.hopeless(len(running), most), running)
+    def _open_session(self, seq: Sequence) -> None:
+        if seq.request.max_draft_len == 0 or seq.drafting:
+            return
+        self.port.open(seq)
+        seq.drafting = True
 
     def _run(self, segments: list[Segment], started_ns: int) -> list[TokenEvent]:
         """Forward and verify; when the whole batch fails, each segment alone, so that one bad
@@ -209,17 +205,17 @@ class Engine:
             seq = segments[0].sequence
             return [self._fail(seq, RequestFailed(f"the forward pass failed: {error}"))]
         events: list[TokenEvent] = []
-        decided: list[Sequence] = []
+        commits: list[PortCommit] = []
         for segment, verdict in zip(segments, verdicts, strict=True):
             if segment.sequence.status is not Status.RUNNING:
                 continue  # aborted while the forward ran
             if verdict is not None and verdict.error and segment.draft is not None:
                 events.extend(self._run([undrafted(segment)], started_ns))
                 continue
-            event = self._commit(segment, verdict, started_ns, decided)
+            event = self._commit(segment, verdict, started_ns, commits)
             if event is not None:
                 events.append(event)
-        self.sessions.commit(decided)
+        self.port.commit(commits)
         return events
 
     def _commit(
@@ -227,9 +223,9 @@ class Engine:
         segment: Segment,
         verdict: Verdict | None,
         started_ns: int,
-        decided: list[Sequence],
+        commits: list[PortCommit],
     ) -> TokenEvent | None:
-        """Fold one verdict into its sequence; one that goes on is appended to `decided`."""
+        """Fold one verdict into its sequence; appends the drafter's commit."""
         seq = segment.sequence
         if verdict is None:
             seq.kv_len += segment.count
@@ -265,7 +261,17 @@ class Engine:
             return replace(event, finish=settled.finish, stop_token=settled.stop_token)
         self._plan(seq, settled.tokens)
         seq.round += 1
-        decided.append(seq)
+        if seq.drafting:
+            commits.append(
+                PortCommit(
+                    seq.request_id,
+                    seq.round,
+                    from_len,
+                    settled.tokens,
+                    seq.depth,
+                    seq.features(from_len - 1, len(seq.tokens) - 1),
+                )
+            )
         return event
 
     def _plan(self, seq: Sequence, tokens: tuple[int, ...]) -> None:
