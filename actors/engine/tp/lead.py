@@ -91,7 +91,6 @@ class Lead:
                     f"{self.rendezvous.patience.join_s:g} s"
                 ) from None
             self._channels[rank] = Channel(connection, f"rank {rank}", self.rendezvous.patience)
-        self._listener.close()
 
     def agree(self, own: RankFacts) -> int:
         """Wait until all shards are loaded; the least free memory of any rank, in bytes.
@@ -152,8 +151,10 @@ class Lead:
     # -- thread -----------------------------------------------------------------------------
 
     def _accept(self) -> None:
-        """Whoever has the key and says a rank's number in time; anybody else is left standing."""
-        while True:
+        """Whoever has the key and says a rank's number in time; anybody else is left standing.
+        Nobody is let in when all are there."""
+        arrived = 0
+        while arrived < self.world - 1:
             try:
                 connection = self._listener.accept()
             except (AuthenticationError, EOFError, ConnectionError):
@@ -164,3 +165,5 @@ class Lead:
                 if connection.poll(_HELLO_S):
                     rank = int.from_bytes(connection.recv_bytes(TAG_BYTES))
                     self._arrivals.put((rank, connection))
+                    arrived += 1
+        self._listener.close()

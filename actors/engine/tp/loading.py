@@ -32,7 +32,8 @@ def load_shard(path: str, revision: str | None, dtype: torch.dtype, device: str,
 
 def check_cuttable(path: str, revision: str | None, device: str, world: int) -> None:
     """Raises ModelLoadError for what can be known to fail before anything is loaded: weights
-    that are no safetensors, sizes that `world` does not divide, a device nobody would use."""
+    that are no safetensors, sizes that `world` does not divide, and CPUs where transformers would
+    take an accelerator it sees."""
     folder = Path(path)
     if folder.is_dir() and not list(folder.glob("*.safetensors")):
         raise ModelLoadError(

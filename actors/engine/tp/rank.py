@@ -6,7 +6,6 @@ collective, so an idle group costs heartbeats and nothing times out.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Client
@@ -36,8 +35,6 @@ from actors.engine.tp.protocol import (
 from actors.engine.tp.rendezvous import LOOPBACK, Rendezvous
 from actors.engine.tp.step import StepDecoder
 from actors.engine.tp.target import RankTarget
-
-logger = logging.getLogger(__name__)
 
 
 def serve_rank(
