@@ -31,6 +31,8 @@ OBJECT_STORE_BYTES = 128 << 20
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DEDUP_LOGS": "0",
+    # Serve gives up a proxy that is not ready in 5 s; a busy machine needs longer to start one.
+    "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",
     # The rest keeps an idle server idle: Ray's and Serve's own timers, ten a second by default.
     "RAY_SERVE_CONTROL_LOOP_INTERVAL_S": "0.5",
     "RAY_SERVE_METRICS_EXPORT_INTERVAL_MS": "10000",
