@@ -124,10 +124,14 @@ def _start_serve(stack: ExitStack, progress: Progress) -> int:
     progress.say("starting Ray Serve")
     logging.getLogger("ray.serve").setLevel(logging.ERROR)
     port = free_port()
-    serve.start(
-        http_options={"host": "127.0.0.1", "port": port, "request_timeout_s": None},
-        logging_config={"log_level": "WARNING"},
-    )
+    try:
+        serve.start(
+            http_options={"host": "127.0.0.1", "port": port, "request_timeout_s": None},
+            logging_config={"log_level": "WARNING"},
+        )
+    except Exception as error:
+        # As with Ray itself: a proxy that dies or is too slow comes as any of its exceptions.
+        raise ServingError(f"Ray Serve did not start: {error}") from error
     stack.callback(serve.shutdown)
     return port
 

@@ -96,7 +96,7 @@ def summarise(
     """attempts, base: of this leg and of standard decode in this setting, none refused. keeps:
     the server may draft from, or prefill from, what it did for earlier requests."""
     replayed = [a for a in attempts if keeps and a.repeated]
-    counted = [a for a in attempts if a not in replayed]
+    counted = [a for a in attempts if not (keeps and a.repeated)]
     runs = tuple(_run(a, devices) for a in counted)
     samples = [s for a in counted for s in served(a.samples)]
     both = _pairs(counted, base)

@@ -15,6 +15,7 @@ import dataclasses
 import datetime
 import json
 import os
+import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -161,7 +162,12 @@ def _measure(
     return reason
 
 
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
         sys.exit(main())
     except KeyboardInterrupt:
