@@ -7,6 +7,7 @@ import random
 from collections.abc import Sequence
 
 import pytest
+import torch
 
 from actors.contracts import Drafter
 from actors.engine.core import Engine, drain
@@ -23,9 +24,9 @@ GREEDY = SamplingParams(temperature=0.0, max_tokens=20)
 class Case:
     """A random tiny model, prompts with stems in common, and what it writes after them."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, dtype: torch.dtype = torch.float64) -> None:
         rng = random.Random(seed)
-        self.model = make_rand(seed=seed)
+        self.model = make_rand(seed=seed, dtype=dtype)
         self.prompts = [
             [*STEM[: rng.choice((0, 8, 18))], *(rng.randrange(128) for _ in range(n))]
             for n in (1, 3, 9, 26, 5, 14)
@@ -48,7 +49,7 @@ class Case:
         return {"oracle": OracleDrafter, "anti": AntiDrafter}[kind](self.next_token, vocab_size=128)
 
 
-CASES = [Case(0), Case(1)]
+CASES = [Case(0), Case(1), Case(2, torch.float32)]
 
 
 def finish(engine: Engine, case: Case, rng: random.Random) -> dict[str, list[int]]:
@@ -77,7 +78,7 @@ def finish(engine: Engine, case: Case, rng: random.Random) -> dict[str, list[int
 @pytest.mark.parametrize("kind", ["oracle", "anti"])
 @pytest.mark.parametrize("depth", range(1, 9))
 def test_cached_chunked_and_preempted_requests_write_the_same_text(depth: int, kind: str) -> None:
-    case = CASES[depth % 2]
+    case = CASES[depth % 3]
     expected = {f"{turn}-{i}": text for turn in "ab" for i, text in enumerate(case.texts)}
     seen = {"hits": 0, "preemptions": 0}
     for prefix, max_rows, blocks in (
