@@ -10,8 +10,8 @@ from cluster.gateway.errors import InvalidRequest
 MAX_PRIORITY = 2**31 - 1
 MAX_SALT_CHARS = 256
 TENANT_HEADER = "x-pilotfish-tenant"
-"""Set by whoever authenticates clients in front of this server. Tenants share places and rows
-alike and never see each other's prefixes."""
+"""Set by whoever authenticates clients in front of this server, and stripped from what clients
+send. Tenants share places and rows alike and never see each other's prefixes."""
 
 _TENANT = re.compile(r"[A-Za-z0-9._:/-]{1,64}")
 

@@ -12,6 +12,7 @@ from cluster.gateway.errors import GatewayError, NoVerifier, Overloaded
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 1.0
 _REASONS_KEPT = 3
+_RETRY_AFTER_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,5 +76,9 @@ class Takeover:
     def _verdict(self) -> GatewayError:
         why = "; ".join(dict.fromkeys(self._losses))
         if self._overloaded:
-            return Overloaded(f"Every verifier is at its limit: {why}", retry_after_s=1.0)
-        return NoVerifier(f"No verifier could go on with the request: {why}")
+            return Overloaded(
+                f"Every verifier is at its limit: {why}", retry_after_s=_RETRY_AFTER_S
+            )
+        return NoVerifier(
+            f"No verifier could go on with the request: {why}", retry_after_s=_RETRY_AFTER_S
+        )

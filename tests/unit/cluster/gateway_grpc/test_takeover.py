@@ -33,8 +33,9 @@ def test_patience_runs_from_the_newest_token() -> None:
     takeover = make_takeover(10.0)
     takeover.progressed(8.0)
     assert takeover.lost(Loss("a", "broke"), 17.9, 0.0) == 0.0
-    with pytest.raises(NoVerifier, match="broke; gone"):
+    with pytest.raises(NoVerifier, match="broke; gone") as refusal:
         takeover.lost(Loss("b", "gone"), 18.0, 0.0)
+    assert refusal.value.retry_after_s is not None  # a 503 says when to come back
 
 
 def test_a_pause_never_outlasts_the_deadline() -> None:
