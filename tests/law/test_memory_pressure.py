@@ -49,6 +49,9 @@ class Case:
         return {"oracle": OracleDrafter, "anti": AntiDrafter}[kind](self.next_token, vocab_size=128)
 
 
+PRESSURES = ((True, 512, 200), (True, 7, 22), (False, 7, 22), (True, 512, 18))
+"""Whether prefixes are shared, rows of a forward, blocks of four tokens; D takes two of them."""
+
 CASES = [Case(0), Case(1), Case(2, torch.float32)]
 
 
@@ -81,12 +84,7 @@ def test_cached_chunked_and_preempted_requests_write_the_same_text(depth: int, k
     case = CASES[depth % 3]
     expected = {f"{turn}-{i}": text for turn in "ab" for i, text in enumerate(case.texts)}
     seen = {"hits": 0, "preemptions": 0}
-    for prefix, max_rows, blocks in (
-        (True, 512, 200),
-        (True, 7, 22),
-        (False, 7, 22),
-        (True, 512, 18),
-    ):
+    for prefix, max_rows, blocks in PRESSURES[depth % 2 :: 2]:
         engine = make_engine(
             case.model,
             case.drafter(kind),
