@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from actors.contracts import Draft, DraftPort, PortCommit
+from actors.contracts import Draft, DraftPort
 from actors.engine.batch import Segment
 from actors.engine.errors import EngineError, Overloaded, RequestFailed
 from actors.engine.events import EngineStats, Finish, TokenEvent
@@ -23,6 +23,7 @@ from actors.engine.prefix import PrefixCache
 from actors.engine.scheduler import Scheduler
 from actors.engine.selfcheck import self_check
 from actors.engine.sequence import EngineRequest, Sequence, Status
+from actors.engine.sessions import Sessions
 from actors.engine.speculation import Speculation
 from actors.engine.target import Target
 from actors.engine.verdicts import event_of, undrafted, verify
@@ -30,6 +31,7 @@ from actors.sampling.decide import Verdict
 from policies.pace import STALL_S, Pace, observed, prompt_rows
 
 _ERROR: Finish = "error"
+WHOLE = ("stop", "length")  # ends at which a request's text is complete
 NO_GAIN = "no-gain"  # why a row runs at D = 0: drafting was expected to bring less than it costs
 _SMOOTHING = 0.2  # weight of the newest step in the moving average of the step time
 
@@ -66,6 +68,7 @@ class Engine:
             )
         self.target: Executor = target
         self.port = port
+        self.sessions = Sessions(port)
         self.plan = plan
         self.max_model_len = max_model_len
         self.limits = QueueLimits(max_num_queued_reqs, max_num_queued_tokens)
@@ -144,12 +147,11 @@ class Engine:
         return True
 
     def _release(self, seq: Sequence, reason: str) -> None:
+        self.sessions.close(seq, reason, whole=reason in WHOLE)
         self.scheduler.remove(seq)
         del self.sequences[seq.request_id]
         if self.speculation is not None:
             self.speculation.forget(seq.request_id)
-        if seq.drafting:
-            self.port.close(seq.request_id, reason)
 
     # -- the round --------------------------------------------------------------------------
 
@@ -157,8 +159,10 @@ class Engine:
         """One round for everyone who is ready."""
         started = time.perf_counter()
         started_ns = self._clock_ns()
-        for seq in self.scheduler.admit(started_ns):
-            self._open_session(seq)
+        admitted = self.scheduler.admit(started_ns)
+        self._rest()
+        for seq in admitted:
+            self.sessions.admit(seq)
         wanted = {
             seq.request_id: seq.depth
             for seq in self.scheduler.running
@@ -186,11 +190,12 @@ class Engine:
             self.sequences[request_id].depth_reason = NO_GAIN
         return chosen
 
-    def _open_session(self, seq: Sequence) -> None:
-        if seq.request.max_draft_len == 0 or seq.drafting:
-            return
-        self.port.open(seq)
-        seq.drafting = True
+    def _rest(self) -> None:
+        """In a batch where no drafted row can pay, drafters are left alone."""
+        if self.speculation is not None:
+            running = self.scheduler.running
+            most = self.plan.snapshot.fallback.depth
+            self.sessions.rest(self.speculation.hopeless(len(running), most), running)
 
     def _run(self, segments: list[Segment], started_ns: int) -> list[TokenEvent]:
         """Forward and verify; when the whole batch fails, each segment alone, so that one bad
@@ -205,17 +210,17 @@ class Engine:
             seq = segments[0].sequence
             return [self._fail(seq, RequestFailed(f"the forward pass failed: {error}"))]
         events: list[TokenEvent] = []
-        commits: list[PortCommit] = []
+        decided: list[Sequence] = []
         for segment, verdict in zip(segments, verdicts, strict=True):
             if segment.sequence.status is not Status.RUNNING:
                 continue  # aborted while the forward ran
             if verdict is not None and verdict.error and segment.draft is not None:
                 events.extend(self._run([undrafted(segment)], started_ns))
                 continue
-            event = self._commit(segment, verdict, started_ns, commits)
+            event = self._commit(segment, verdict, started_ns, decided)
             if event is not None:
                 events.append(event)
-        self.port.commit(commits)
+        self.sessions.commit(decided)
         return events
 
     def _commit(
@@ -223,9 +228,9 @@ class Engine:
         segment: Segment,
         verdict: Verdict | None,
         started_ns: int,
-        commits: list[PortCommit],
+        decided: list[Sequence],
     ) -> TokenEvent | None:
-        """Fold one verdict into its sequence; appends the drafter's commit."""
+        """Fold one verdict into its sequence; one that goes on is appended to `decided`."""
         seq = segment.sequence
         if verdict is None:
             seq.kv_len += segment.count
@@ -261,17 +266,7 @@ class Engine:
             return replace(event, finish=settled.finish, stop_token=settled.stop_token)
         self._plan(seq, settled.tokens)
         seq.round += 1
-        if seq.drafting:
-            commits.append(
-                PortCommit(
-                    seq.request_id,
-                    seq.round,
-                    from_len,
-                    settled.tokens,
-                    seq.depth,
-                    seq.features(from_len - 1, len(seq.tokens) - 1),
-                )
-            )
+        decided.append(seq)
         return event
 
     def _plan(self, seq: Sequence, tokens: tuple[int, ...]) -> None:
@@ -280,7 +275,8 @@ class Engine:
         seq.depth, seq.depth_reason = depth
         if self.speculation is not None:
             self.speculation.settle(seq.request_id, tokens)
-            seq.depth = self.speculation.ask(seq.request_id, depth.tokens)
+            asked = self.speculation.ask(seq.request_id, depth.tokens)
+            seq.depth = asked if seq.drafting else 0
             if seq.depth < depth.tokens:
                 seq.depth_reason = NO_GAIN
 

@@ -60,6 +60,8 @@ class Sequence:
     depth: int = 0  # block length asked of the drafter for the next round
     depth_reason: str = ""
     drafting: bool = False  # a session is open on the port
+    told: int = 0  # committed tokens that its drafter knows
+    scout: bool = False  # keeps its session where others rest
     admitted_ns: int = 0
     first_token_ns: int = 0
     preemptions: int = 0

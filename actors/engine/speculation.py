@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from actors.contracts import Draft
 from policies.acceptance import Acceptance, survival, verified
-from policies.budget import allot
+from policies.budget import MARGIN, allot
 from policies.cost import Cost, observed, seconds
 
 MEMORY = 40.0
@@ -23,6 +23,10 @@ PATIENCE = 4
 """So many blocks in a row are offered in vain before fewer are asked for,"""
 REST = 8
 """namely one in so many rounds."""
+HOPE = 0.8
+"""How well blocks may do of which little is known."""
+JUDGE_EVERY = 16
+"""Steps between two looks at a batch that keeps its size."""
 
 
 @dataclass(slots=True)
@@ -40,6 +44,8 @@ class Speculation:
         self.cost = cost
         self._all = Acceptance()
         self._tracks: dict[str, _Track] = {}
+        self._hopeless = False
+        self._judged = (0, 0)  # (writers, steps ago) of the last judgement
 
     def __len__(self) -> int:
         return len(self._tracks)
@@ -73,6 +79,22 @@ class Speculation:
             if depth:
                 chosen[request_id] = replace(draft, tokens=draft.tokens[:depth])
         return chosen
+
+    def hopeless(self, writers: int, depth: int) -> bool:
+        """Whether even good blocks would not pay in a batch of `writers` requests: their tokens
+        accepted at the rate seen so far, or at HOPE where that is more."""
+        last, age = self._judged
+        if writers == last and age < JUDGE_EVERY:
+            self._judged = (last, age + 1)
+            return self._hopeless
+        self._judged = (writers, 0)
+        rate = max(HOPE, survival(self._all, 1)[0])
+        block = [rate**k for k in range(1, depth + 1)]
+        margin = (2 if self._hopeless else 1) * MARGIN  # harder to come back than to stay
+        self._hopeless = writers > 1 and not any(
+            allot([block] * writers, writers, lambda rows: seconds(self.cost, rows), margin=margin)
+        )
+        return self._hopeless
 
     def settle(self, request_id: str, tokens: Sequence[int]) -> None:
         """Score the block that was offered against the tokens committed after it."""
