@@ -6,10 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
 import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from actors.sampling.params import SamplingParams
 from pilotfish import Client
 from tests.integration.conftest import Deploy, Deployed
 from tests.integration.processes import eventually, kill, running_pids
+from tests.law.harness import plain
 
 pytestmark = pytest.mark.cluster
 
@@ -49,6 +53,15 @@ def test_ranks_share_their_replicas_placement_group(app: Deployed) -> None:
         assert len({rank["pid"] for rank in placement["ranks"]}) == 2
     pids = {rank["pid"] for placement in placements for rank in placement["ranks"]}
     assert len(pids) == 4
+
+
+def test_the_whole_server_writes_what_one_process_writes(app: Deployed, tiny_model: str) -> None:
+    model = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float64).eval()
+    ids = AutoTokenizer.from_pretrained(tiny_model)(PROMPTS[0])["input_ids"]
+    own = plain(model, ids, SamplingParams(temperature=1.0, seed=7, max_tokens=40))
+    with app.client() as client:
+        text = client.generate(PROMPTS[0], max_tokens=40, temperature=1.0, seed=7)
+    assert list(text.token_ids) == own
 
 
 def test_a_rank_killed_under_load_loses_and_changes_no_request(app: Deployed) -> None:
