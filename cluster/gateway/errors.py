@@ -82,6 +82,13 @@ class Overloaded(GatewayError):
     code = "overloaded"
     type_ = "rate_limit_error"
 
+    def __init__(
+        self, message: str, *, retry_after_s: float | None = None, limit: str = ""
+    ) -> None:
+        """limit: the setting that was reached, as the verifier names it."""
+        super().__init__(message, retry_after_s=retry_after_s)
+        self.limit = limit
+
 
 class DeadlineExceeded(GatewayError):
     status = 408

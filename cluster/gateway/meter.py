@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import TracebackType
 
+from cluster.gateway.errors import Overloaded
 from cluster.gateway.metrics import GatewayMetrics
 from cluster.gateway.types import PREFILL, Delta, GenerateSpec, Timing
 
@@ -45,6 +46,8 @@ class RequestMeter:
         else:
             failed = kind is not None and issubclass(kind, Exception)
             metrics.finished["error" if failed else "abort"].inc()
+            if isinstance(error, Overloaded):
+                metrics.rejections(error.limit).inc()
 
     def delta(self, delta: Delta) -> Timing | None:
         """Count one delta; the request's timing when it is the last one."""

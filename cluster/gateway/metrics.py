@@ -25,6 +25,8 @@ REASONS = (
     "configured", "off", "depth-0", "client", "limit", "no-gain", "no-drafter", "cold", "late",
     "stale", "isolated", "fault", "evicted", "overloaded", "empty", "policy", "budget", "context",
 )  # fmt: skip
+# Limits a request was refused for; a full Serve slot is the first one's doing.
+LIMITS = ("max_num_queued_reqs", "max_num_queued_tokens")
 FINISHED = ("stop", "length", "abort", "error")
 
 _TTFT = (
@@ -60,6 +62,10 @@ class GatewayMetrics:
         """The counter of rounds without a draft for `reason`, or of "drafted" ones."""
         return self._rounds.get(reason) or self._rounds["other"]
 
+    def rejections(self, limit: str) -> Count:
+        """The counter of requests refused because `limit` was reached."""
+        return self._rejections.get(limit) or self._rejections[LIMITS[0]]
+
     def position(self, position: int) -> tuple[Count, Count]:
         """(drafted, accepted) counters of one draft position, from 0."""
         return self._positions[min(position, MAX_POSITIONS - 1)]
@@ -84,6 +90,9 @@ class GatewayMetrics:
             "vllm:request_success", "Finished requests.", "finished_reason", FINISHED
         )
         self.finished = finished
+        self._rejections = self._cells.family(
+            "vllm:admission_rejections", "Requests refused by a queue limit.", "reason", LIMITS
+        )
         self.request_prompt_tokens = self._cells.spread(
             "vllm:request_prompt_tokens", "Prompt tokens of a request.", _TOKENS
         )

@@ -20,12 +20,14 @@ class Loss:
     """One attempt that came to nothing.
 
     verifier: "" when none was offered. admitted: the verifier had not refused the request.
+    limit: of an overload, the setting that was reached.
     """
 
     verifier: str
     reason: str
     overloaded: bool = False
     admitted: bool = False
+    limit: str = ""
 
 
 @dataclass(slots=True)
@@ -42,6 +44,7 @@ class Takeover:
     admitted: bool = False
     excluded: set[str] = field(default_factory=set)
     _overloaded: bool = False
+    _limit: str = ""
     _rounds: int = 0
     _losses: list[str] = field(default_factory=list)
 
@@ -59,6 +62,7 @@ class Takeover:
         """Seconds to wait before the next attempt; raises the final error when there is none."""
         self.admitted = self.admitted or loss.admitted
         self._overloaded = self._overloaded or loss.overloaded
+        self._limit = loss.limit or self._limit
         self._losses = [*self._losses, loss.reason][-_REASONS_KEPT:]
         if loss.verifier and loss.verifier not in self.excluded:
             self.excluded.add(loss.verifier)
@@ -77,7 +81,9 @@ class Takeover:
         why = "; ".join(dict.fromkeys(self._losses))
         if self._overloaded:
             return Overloaded(
-                f"Every verifier is at its limit: {why}", retry_after_s=_RETRY_AFTER_S
+                f"Every verifier is at its limit: {why}",
+                retry_after_s=_RETRY_AFTER_S,
+                limit=self._limit,
             )
         return NoVerifier(
             f"No verifier could go on with the request: {why}", retry_after_s=_RETRY_AFTER_S

@@ -72,7 +72,7 @@ def error_of(error: pb.EngineError) -> GatewayError:
     if error.kind == pb.ERROR_INVALID:
         return InvalidRequest(message, param=param)
     if error.kind == pb.ERROR_OVERLOADED:
-        return Overloaded(message)
+        return Overloaded(message, limit=error.param)
     if error.kind == pb.ERROR_DUPLICATE:
         return DuplicateRequest(message, param="request_id")
     return RequestFailed(message)

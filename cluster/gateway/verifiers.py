@@ -181,7 +181,7 @@ async def _next(name: str, inbox: Inbox) -> Chunk:
     if message.HasField("error") or message.finish == pb.FINISH_ERROR:
         refused = error_of(message.error)
         if isinstance(refused, Overloaded):
-            raise _Lost(Loss(name, refused.message, overloaded=True))
+            raise _Lost(Loss(name, refused.message, overloaded=True, limit=refused.limit))
         raise refused
     if message.finish == pb.FINISH_ABORT:
         raise _Lost(Loss(name, f"verifier {name} gave the request up", admitted=True))

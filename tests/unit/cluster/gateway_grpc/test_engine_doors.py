@@ -47,9 +47,10 @@ class Doors:
     async def cached(self, **fields: object) -> int:
         return int((await self.usage(**fields))["prompt_tokens_details"]["cached_tokens"])
 
-    async def metric(self, name: str) -> float:
+    async def metric(self, name: str, label: str = "") -> float:
         text = (await self.http.get("/metrics")).text
-        (line,) = (li for li in text.splitlines() if li.startswith(f"{name}{{"))
+        lines = (li for li in text.splitlines() if li.startswith(f"{name}{{"))
+        (line,) = (li for li in lines if label in li)
         return float(line.split()[-1])
 
 
@@ -95,6 +96,9 @@ async def test_a_full_engine_is_429_with_retry_after_and_resource_exhausted(tmp_
         assert refusal.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         trailing = dict(refusal.value.trailing_metadata() or ())
         assert int(trailing[PUSHBACK_KEY]) > 0
+        refused = "vllm:admission_rejections_total"
+        assert await doors.metric(refused, 'reason="max_num_queued_reqs"') == 2
+        assert await doors.metric(refused, 'reason="max_num_queued_tokens"') == 0
         doors.engine.thread.call(lambda: setattr(limits, "max_num_queued_reqs", 1)).result(5)
         assert (await doors.usage())["completion_tokens"] == 4
 

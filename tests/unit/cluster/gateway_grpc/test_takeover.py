@@ -47,9 +47,10 @@ def test_a_pause_never_outlasts_the_deadline() -> None:
 
 def test_overload_is_final_only_when_nobody_admitted_the_request() -> None:
     fresh = make_takeover()
-    fresh.lost(Loss("a", "full", overloaded=True), 0.0, 0.0)
-    with pytest.raises(Overloaded, match="full"):
+    fresh.lost(Loss("a", "full", overloaded=True, limit="max_num_queued_tokens"), 0.0, 0.0)
+    with pytest.raises(Overloaded, match="full") as refusal:
         fresh.lost(Loss("", "none"), 0.0, 0.0)
+    assert refusal.value.limit == "max_num_queued_tokens"
     admitted = make_takeover()
     admitted.lost(Loss("a", "broke", admitted=True), 0.0, 0.0)
     admitted.lost(Loss("b", "full", overloaded=True), 0.0, 0.0)
