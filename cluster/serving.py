@@ -19,7 +19,7 @@ from cluster import serving_local
 from cluster.config import AppArgs
 from cluster.deployments import names
 from cluster.deployments.addresses import host_port
-from cluster.serving_checks import check_doors, check_gpus, check_model
+from cluster.serving_checks import check_cluster, check_doors, check_gpus, check_model
 from cluster.serving_wait import Progress, ServingError, until_running
 
 LINKS_TIMEOUT_S = 20.0
@@ -71,7 +71,9 @@ def start(
         try:
             args = _on_ray(stack, args, address, progress)
             endpoints = _deploy(stack, args, host, port, progress)
-            host, port = _http_address()
+            asked, (host, port) = port, _http_address()
+            if asked not in (0, port):
+                progress.say(f"Ray Serve listened on {port} already; --port {asked} is not used")
         except BaseException:
             progress.show("stopping")
             stack.close()
@@ -112,6 +114,7 @@ def _on_ray(stack: ExitStack, args: AppArgs, address: str | None, progress: Prog
     """A Ray to run on; on a private one the verifiers share this machine's cores."""
     if address is not None:
         progress.say(f"joining Ray at {address}")
+        check_cluster(address)
         try:
             joined = serving_local.RayThread(
                 address=address, logging_level=logging.ERROR, log_to_driver=False

@@ -18,6 +18,7 @@ from cluster.config import AppArgs, GatewayArgs
 from cluster.serving_wait import ServingError
 from cluster.tls import TlsError, TlsFiles
 
+CONNECT_TIMEOUT_S = 5.0
 _BYTES = {"auto": 2, "bfloat16": 2, "float32": 4, "float64": 8}  # the least "auto" can become
 _WILDCARDS = frozenset({"0.0.0.0", "::"})
 
@@ -48,6 +49,21 @@ def check_port(host: str, port: int, flag: str) -> None:
             raise ServingError(
                 f"cannot listen on {host}:{port} ({reason}); choose another with {flag}"
             ) from None
+
+
+def check_cluster(address: str) -> None:
+    """Raises ServingError when nobody answers at the address of a Ray cluster: Ray itself would go
+    on trying for as long as it is let."""
+    if address == "auto" or "://" in address:
+        return
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise ServingError(f"--address: {address!r} is neither host:port nor auto")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S).close()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ServingError(f"--address: no Ray answers at {address} ({reason})") from None
 
 
 def check_gpus(wanted: float, there: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from cluster.config import AppArgs, GatewayArgs
 from cluster.serving import free_port, start
-from cluster.serving_checks import check_doors, check_gpus, check_model
+from cluster.serving_checks import check_cluster, check_doors, check_gpus, check_model
 from cluster.serving_wait import ServingError
 from tests.models import make_rand, save_tiny
 
@@ -45,6 +46,19 @@ def test_a_certificate_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
     args = AppArgs(gateway=GatewayArgs(tls_certificate=gone, tls_key=gone))
     with pytest.raises(ServingError, match=r"--tls-certificate.*gone\.pem"):
         check_doors(args, "127.0.0.1", free_port())
+
+
+def test_a_cluster_that_nobody_answers_at_is_refused_at_once() -> None:
+    with pytest.raises(ServingError, match="--address: no Ray answers"):
+        check_cluster(f"127.0.0.1:{free_port()}")
+    for address in ("nonsense", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:99999"):
+        with pytest.raises(ServingError, match="neither host:port nor auto"):
+            check_cluster(address)
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        check_cluster(f"127.0.0.1:{listening.getsockname()[1]}")
+    check_cluster("auto")
 
 
 def test_more_gpus_than_there_are_name_their_flags() -> None:
