@@ -94,12 +94,14 @@ class DraftRequest:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """tokens[i] is proposed for position base_len + i. May be shorter than asked, or empty."""
+    """tokens[i] is proposed for position base_len + i. May be shorter than asked, or empty; cold
+    says that it is empty because the prompt is still being read."""
 
     key: SessionKey
     base_len: int
     tokens: tuple[int, ...]
     confidence: tuple[float, ...] | None = None
+    cold: bool = False
 
 
 class Drafter(Protocol):
@@ -155,7 +157,9 @@ class SessionView(Protocol):
     def tenant(self) -> str: ...
 
     @property
-    def traceparent(self) -> str: ...
+    def trace(self) -> tuple[str, str]:
+        """traceparent, tracestate; empty when not traced."""
+        ...
 
     def features(self, from_row: int, to_row: int) -> torch.Tensor | None:
         """Rows from_row … to_row-1, or None when the engine taps nothing."""

@@ -75,6 +75,7 @@ class Chain:
     depth: int
     drafts: list[int] = field(default_factory=list)
     ended: bool = False
+    cold: bool = False  # its prompt is still being fed
 
     @property
     def open(self) -> bool:
@@ -138,7 +139,9 @@ class ExternalDrafter:
             depth = room(request.depth, session.length, info.max_block, info.max_context)
             chains.append(Chain(session, depth))
         self._draft([chain for chain in chains if chain.open])
-        return [Proposal(c.session.key, c.session.length, tuple(c.drafts)) for c in chains]
+        return [
+            Proposal(c.session.key, c.session.length, tuple(c.drafts), cold=c.cold) for c in chains
+        ]
 
     def close(self, key: SessionKey) -> None:
         self.sessions.pop(key)
@@ -157,7 +160,9 @@ class ExternalDrafter:
         rows = self._feed(
             [(c.session, n) for c, n in zip(chains, counts, strict=True)],
         )
-        ready = [i for i, (n, m) in enumerate(zip(counts, missing, strict=True)) if n == m]
+        for chain, n, m in zip(chains, counts, missing, strict=True):
+            chain.cold = n < m
+        ready = [i for i, chain in enumerate(chains) if not chain.cold]
         chains = [chains[i] for i in ready]
         logits = rows[ready] if chains else rows
         while chains:

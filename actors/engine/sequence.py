@@ -83,8 +83,8 @@ class Sequence:
         return self.request.tenant
 
     @property
-    def traceparent(self) -> str:
-        return self.request.traceparent
+    def trace(self) -> tuple[str, str]:
+        return self.request.traceparent, self.request.tracestate
 
     @property
     def prompt_len(self) -> int:

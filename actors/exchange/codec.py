@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from actors.contracts import Commit, DrafterInfo, OpenSession, Proposal, SessionKey
 from actors.exchange.compat import Compat
 from actors.exchange.limits import MAX_COMMIT, MAX_DETAIL, MAX_REQUEST_ID, Limits
+from actors.exchange.sink import Trace
 from actors.sampling.params import (
     MAX_REPETITION_PENALTY,
     MIN_REPETITION_PENALTY,
@@ -158,9 +159,10 @@ def key_from_pb(message: exchange_pb2.SessionKey, verifier: str) -> SessionKey:
 
 
 def open_to_pb(
-    session: OpenSession, *, features_follow: bool, traceparent: str = ""
+    session: OpenSession, *, features_follow: bool, trace: Trace = ("", "")
 ) -> exchange_pb2.Open:
     """Without the features: they go over the bulk lane."""
+    parent, state = trace
     return exchange_pb2.Open(
         key=key_to_pb(session.key),
         tokens=session.tokens,
@@ -168,7 +170,7 @@ def open_to_pb(
         tenant=session.tenant,
         features_follow=features_follow,
         prompt_len=session.prompt_len,
-        trace=common_pb2.TraceContext(traceparent=traceparent) if traceparent else None,
+        trace=common_pb2.TraceContext(traceparent=parent, tracestate=state) if parent else None,
     )
 
 

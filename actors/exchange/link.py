@@ -21,6 +21,7 @@ from actors.exchange.codec import compat_to_pb, info_from_pb
 from actors.exchange.compat import PROTOCOL, Compat
 from actors.exchange.limits import MAX_DETAIL, channel_options
 from actors.exchange.outgoing import Outgoing
+from actors.exchange.sink import Trace
 from pilotfish.v1 import exchange_pb2 as pb
 from pilotfish.v1 import exchange_pb2_grpc as pb_grpc
 from policies.retry import pause_s
@@ -114,8 +115,8 @@ class Link:
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(timeout_s)
 
-    def open(self, session: OpenSession, *, follow: bool, traceparent: str) -> None:
-        self._out.open(session, follow=follow, traceparent=traceparent)
+    def open(self, session: OpenSession, *, follow: bool, trace: Trace) -> None:
+        self._out.open(session, follow=follow, trace=trace)
 
     def features(self, key: SessionKey, rows: torch.Tensor) -> None:
         self._out.features(key, rows)

@@ -127,7 +127,7 @@ class LocalPort:
                 drafts[request_id] = Draft(answer.tokens, self._info.mechanism, False, draft_us)
                 self._counts.came(draft_us / 1e6, draft_us / 1e6)
             else:
-                missing[request_id] = "empty"
+                missing[request_id] = "cold" if answer.cold else "empty"
         self._counts.used += len(drafts)
         self.missing.update(missing.values())
         if len(failures) < len(requests):

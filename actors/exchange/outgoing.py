@@ -17,6 +17,7 @@ from actors.exchange.bell import Bell
 from actors.exchange.codec import key_to_pb, open_to_pb
 from actors.exchange.frames import feature_frames, round_frames
 from actors.exchange.sessions import merge
+from actors.exchange.sink import Trace
 from pilotfish.v1 import exchange_pb2 as pb
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ PING_S = 2.0
 class _Open:
     session: OpenSession
     follow: bool
-    traceparent: str
+    trace: Trace
 
 
 @dataclass(slots=True)
@@ -61,9 +62,9 @@ class Outgoing:
 
     # -- the engine's thread ----------------------------------------------------------------
 
-    def open(self, session: OpenSession, *, follow: bool, traceparent: str) -> None:
+    def open(self, session: OpenSession, *, follow: bool, trace: Trace) -> None:
         with self.lock:
-            self.opens[session.key] = _Open(session, follow, traceparent)
+            self.opens[session.key] = _Open(session, follow, trace)
         self.rounds.ring()
 
     def commit(self, commits: Iterable[Commit]) -> None:
@@ -180,10 +181,7 @@ def _with_ping(
     """The ping goes with the last frame: its pong says that all of them were taken."""
     last = pb.VerifierFrame()
     frames = round_frames(
-        (
-            open_to_pb(o.session, features_follow=o.follow, traceparent=o.traceparent)
-            for o in opens.values()
-        ),
+        (open_to_pb(o.session, features_follow=o.follow, trace=o.trace) for o in opens.values()),
         (merge(waiting) for waiting in commits.values()),
         (pb.Close(key=key_to_pb(key), reason=reason) for key, reason in closes.items()),
     )

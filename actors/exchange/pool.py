@@ -219,7 +219,7 @@ class RemotePort:
         home.link.open(
             OpenSession(key, tokens, view.sampling, view.tenant, prompt_len=prompt_len),
             follow=home.needs_features,
-            traceparent=view.traceparent,
+            trace=view.trace,
         )
 
     def _candidates(self, length: int, now_s: float) -> tuple[list[routing.Candidate], Reason]:

@@ -124,9 +124,10 @@ class RoundStream:
         self._worker.submit(batch)
 
     def _open(self, message: pb.Open, batch: Batch, key: SessionKey) -> None:
+        parent, state = message.trace.traceparent, message.trace.tracestate
         trace: Trace = ("", "")
-        if len(message.trace.traceparent) + len(message.trace.tracestate) <= MAX_DETAIL:
-            trace = (message.trace.traceparent, message.trace.tracestate)
+        if len(parent) <= MAX_DETAIL:
+            trace = (parent, state if len(state) <= MAX_DETAIL else "")
         opening = open_from_pb(message, key, self._limits)
         batch.opens.append((opening, message.features_follow, trace))
 

@@ -76,7 +76,7 @@ class View:
     rows: torch.Tensor
     sampling: SamplingParams = field(default_factory=SamplingParams)
     tenant: str = ""
-    traceparent: str = ""
+    trace: tuple[str, str] = ("", "")
 
     def features(self, from_row: int, to_row: int) -> torch.Tensor | None:
         return self.rows[:1].expand(to_row - from_row, -1).clone()

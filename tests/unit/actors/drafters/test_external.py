@@ -272,7 +272,7 @@ def test_a_long_prompt_never_holds_up_a_session_that_runs() -> None:
     requests = [DraftRequest(make_key("long"), 4), DraftRequest(make_key("runs"), 4)]
     long, runs = drafter.propose(requests)
     assert len(runs.tokens) == 4
-    assert long.tokens == ()
+    assert (long.tokens, long.cold, runs.cold) == ((), True, False)
 
 
 def test_allotted_rows_serve_the_shortest_first_and_everyone_a_little() -> None:

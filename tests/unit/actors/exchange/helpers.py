@@ -57,7 +57,7 @@ class View:
     tokens: list[int]
     sampling: SamplingParams = GREEDY
     tenant: str = ""
-    traceparent: str = ""
+    trace: tuple[str, str] = ("", "")
     rows: torch.Tensor | None = None
     prompt_len: int = 0
 

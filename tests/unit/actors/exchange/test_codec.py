@@ -141,9 +141,9 @@ def test_a_tensor_that_is_not_what_it_says_is_refused(message: common_pb2.Tensor
 def test_sessions_messages_cross_the_wire_unchanged() -> None:
     limits = Limits()
     opening = OpenSession(KEY, (1, 2, 3), SamplingParams(temperature=0.0), tenant="t", prompt_len=2)
-    message = codec.open_to_pb(opening, features_follow=True, traceparent="00-a-b-01")
+    message = codec.open_to_pb(opening, features_follow=True, trace=("00-a-b-01", "k=v"))
     assert message.features_follow
-    assert message.trace.traceparent == "00-a-b-01"
+    assert (message.trace.traceparent, message.trace.tracestate) == ("00-a-b-01", "k=v")
     assert codec.open_from_pb(message, codec.key_from_pb(message.key, "v0"), limits) == opening
 
     rows = torch.randn(2, 4).bfloat16()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -55,6 +56,15 @@ def test_without_features_a_drafter_that_needs_them_stays_cold() -> None:
     engine.start(View("r", [1, 2]))
     for _ in range(3):
         assert engine.step().missing == {"r": "cold"}
+
+
+def test_a_drafter_that_still_reads_the_prompt_is_cold_and_one_without_a_guess_is_not() -> None:
+    drafter = ToyDrafter()
+    engine = Engine(LocalPort(drafter))
+    engine.start(View("r", [1, 2]))
+    for cold, reason in ((True, "cold"), (False, "empty")):
+        drafter.spoil = lambda ps, c=cold: [replace(p, tokens=(), cold=c) for p in ps]
+        assert engine.step().missing == {"r": reason}
 
 
 @pytest.mark.parametrize("mode", ["raise", "session", "nan", "range", "length", "base", "missing"])

@@ -48,7 +48,7 @@ def test_pending_commits_coalesce_to_one_a_session() -> None:
 def test_a_session_closed_before_it_was_sent_is_never_mentioned() -> None:
     out = Outgoing()
     for key in KEYS:
-        out.open(OpenSession(key, (1, 2), GREEDY), follow=True, traceparent="")
+        out.open(OpenSession(key, (1, 2), GREEDY), follow=True, trace=("", ""))
         out.features(key, torch.zeros(1, 8).bfloat16())
         out.commit([commit(key, 2)])
     out.close(KEYS[1], "abort")
@@ -61,7 +61,7 @@ def test_a_session_closed_before_it_was_sent_is_never_mentioned() -> None:
 
 def test_features_wait_for_the_pong_of_their_open() -> None:
     out = Outgoing()
-    out.open(OpenSession(KEYS[0], (1, 2), GREEDY), follow=True, traceparent="")
+    out.open(OpenSession(KEYS[0], (1, 2), GREEDY), follow=True, trace=("", ""))
     out.features(KEYS[0], torch.zeros(1, 8).bfloat16())
     assert out._released() is None
     frame = next(out.round_frames())

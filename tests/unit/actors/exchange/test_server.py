@@ -14,7 +14,14 @@ from actors.exchange.compat import Compat
 from actors.exchange.limits import MAX_RECEIVE_BYTES, channel_options
 from actors.exchange.server import DraftingServer
 from pilotfish.v1 import exchange_pb2 as pb
-from tests.unit.actors.exchange.helpers import ToyDrafter, serving, wait_for
+from tests.unit.actors.exchange.helpers import (
+    Engine,
+    ToyDrafter,
+    View,
+    ported,
+    serving,
+    wait_for,
+)
 from tests.unit.actors.exchange.wire import TIMEOUT_S, Wire, speaking, wired
 
 
@@ -215,6 +222,25 @@ def test_traced_sessions_get_a_draft_span_and_others_none() -> None:
             "pilotfish.draft.tokens": 4,
             "pilotfish.draft.sessions": 1,
         }
+
+
+@pytest.mark.parametrize("state", ["k=v", "k=" + "v" * 510])
+def test_a_requests_trace_context_reaches_its_drafters_spans_whole(state: str) -> None:
+    """From the running request through the port, the wire and the drafter."""
+    parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    spans: list[Any] = []
+    seen = threading.Event()
+
+    def on_span(*span: Any) -> None:
+        spans.append(span)
+        seen.set()
+
+    with serving(ToyDrafter(), on_span=on_span) as endpoint, ported(endpoint) as port:
+        engine = Engine(port)
+        engine.start(View("r", [1, 2], trace=(parent, state)))
+        engine.step()
+        assert seen.wait(TIMEOUT_S)
+        assert spans[0][0] == (parent, state)
 
 
 def test_an_oversized_traceparent_is_not_kept() -> None:
