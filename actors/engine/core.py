@@ -101,7 +101,8 @@ class Engine:
         """Queue a request; raises InvalidRequest, DuplicateRequest or Overloaded. A request taken
         over after its last token is finished at once, with the event returned; so is one that
         gives its place in the queue to a tenant with fewer."""
-        validate(request, self.sequences, self.target.info.vocab_size, self.max_model_len)
+        info = self.target.info
+        validate(request, self.sequences, info.vocab_size, self.max_model_len, info.eos_ids)
         total = len(request.prompt_ids) + len(request.output_ids)
         limit = min(len(request.prompt_ids) + request.sampling.max_tokens, self.max_model_len)
         if request.output_ids:

@@ -41,7 +41,11 @@ class QueueLimits:
 
 
 def validate(
-    request: EngineRequest, known: Collection[str], vocab_size: int, max_model_len: int
+    request: EngineRequest,
+    known: Collection[str],
+    vocab_size: int,
+    max_model_len: int,
+    eos_ids: frozenset[int] = frozenset(),
 ) -> None:
     """Raises InvalidRequest or DuplicateRequest with the field's name; `known`: ids in use."""
     ids = (*request.prompt_ids, *request.output_ids)
@@ -59,3 +63,9 @@ def validate(
         )
     if request.sampling.max_tokens < 1:
         raise InvalidRequest("max_tokens must be at least 1", param="max_tokens")
+    stops = eos_ids | request.sampling.stop_token_ids
+    if request.sampling.min_tokens and sum(0 <= t < vocab_size for t in stops) == vocab_size:
+        raise InvalidRequest(
+            "until min_tokens no token may stop, and every one of the vocabulary does",
+            param="min_tokens",
+        )

@@ -122,6 +122,11 @@ def test_a_bad_submit_is_refused_alone_by_the_fields_name(stub) -> None:
     gateway.submit("p", [])
     (refused,) = gateway.answer("p")
     assert (refused.error.kind, refused.error.param) == (pb.ERROR_INVALID, "prompt")
+    nothing = SamplingParams(min_tokens=1, stop_token_ids=frozenset(range(16)))
+    submit = pb.Submit(request_id="n", prompt_ids=[3], sampling=sampling_to_pb(nothing))
+    gateway.send(submits=[submit])
+    (refused,) = gateway.answer("n")
+    assert (refused.error.kind, refused.error.param) == (pb.ERROR_INVALID, "min_tokens")
     gateway.submit("ok", [3])
     assert gateway.answer("ok")[-1].finish == pb.FINISH_LENGTH
     gateway.call.cancel()
