@@ -33,7 +33,6 @@ def run(options: BenchOptions) -> int:
     """The exit code: 0 when every leg is reported, 1 when one was refused or the servers did not
     start, 2 for options that cannot be, 130 when it was stopped."""
     console, progress = Console(), Console(stderr=True)
-    console.width = max(console.width, table.WIDTH)
     stop = Stop()
     stop.install()
     try:

@@ -40,13 +40,23 @@ def schedule(
     runs: int,
     seed: int,
 ) -> list[Cell]:
-    """Every leg of a run before the next run, settings in the outer loop, and the leg that goes
-    first another one each time: warm caches and a tiring machine then favour nobody."""
+    """Every leg of a run before the next run, settings in the outer loop, and another leg first
+    each time: warm caches and a tiring machine then favour nobody."""
     turns = [(setting, run) for setting in settings for run in range(runs)]
     hands = deal(dataset, [setting.load.requests(prompts) for setting, _ in turns])
     cells: list[Cell] = []
     for number, ((setting, run), hand) in enumerate(zip(turns, hands, strict=True)):
-        first = number % len(legs)
-        order = (*legs[first:], *legs[:first])
+        order = _turn(legs, number)
         cells += [Cell(leg, setting, run, hand, seed + number) for leg in order]
     return cells
+
+
+def _turn(legs: Sequence[Leg], number: int) -> list[Leg]:
+    """Drafting legs rotate among themselves, so that each is the first to meet fresh prompts as
+    often as the others; standard decode, which leaves nothing behind, moves through the places."""
+    order = [leg for leg in legs if not leg.standard]
+    first = number % len(order)
+    order = [*order[first:], *order[:first]]
+    for place, leg in enumerate(leg for leg in legs if leg.standard):
+        order.insert((number + place) % len(legs), leg)
+    return order

@@ -14,13 +14,11 @@ from cluster.bench.stats import Ratio, Spread
 from cluster.bench.summary import LegFigures
 
 ABSENT = "–"
-WIDTH = 112  # of the widest table; a narrower terminal breaks the lines itself
 
 
 def show(record: Record, console: Console) -> None:
     for title, heads, rows in tables(record):
-        console.print(_table(title, heads, rows))
-        console.print()
+        _print(console, _table(title, heads, rows))
     for line in notes(record):
         console.print(escape(line), highlight=False)
 
@@ -69,7 +67,7 @@ def show_comparison(comparison: Comparison, console: Console) -> None:
         for d in comparison.differences
     ]
     heads = ["T", "load", "leg", "tok/s a stream", "tok/s in all", "TTFT p50", "ratio then → now"]
-    console.print(_table(f"Against {baseline.path.name} of {baseline.date}", heads, rows))
+    _print(console, _table(f"Against {baseline.path.name} of {baseline.date}", heads, rows))
     for caveat in comparison.caveats:
         console.print(f"note: {escape(caveat)}", highlight=False)
 
@@ -181,6 +179,13 @@ def _spread(spread: Spread | None) -> list[str]:
 def _change(pair: Sequence[float | None]) -> str:
     changed = change(pair)
     return text(pair[0], 2) if changed is None else f"{text(pair[0], 2)} ({changed:+.1%})"
+
+
+def _print(console: Console, table: Table) -> None:
+    """As wide as it is: a narrower terminal breaks the lines, and no figure is cut off."""
+    endless = console.options.update(width=10_000)
+    console.print(table, width=console.measure(table, options=endless).maximum, crop=False)
+    console.print()
 
 
 def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:

@@ -107,7 +107,8 @@ def _warm(engine: Engine, work: Work) -> None:
     engine.run(lines[:1], 16)
     if engine.together:
         engine.run(lines, 8)
-    engine.run([list(reversed(p)) for p in (q[0] for q in work.long_prompts.values())][:1], 2)
+    for prompts in list(work.long_prompts.values())[:1]:
+        engine.run([list(reversed(prompts[0]))], 2)
 
 
 def main(name: str, build: Callable[[Work, str], tuple[Engine, dict[str, str]]]) -> None:

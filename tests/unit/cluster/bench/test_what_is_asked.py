@@ -274,6 +274,8 @@ def test_legs_of_a_run_have_the_same_prompts_seeds_and_arrivals_and_take_turns_a
         assert len({(cell.setting, cell.run, cell.prompts, cell.seed) for cell in turn}) == 1
         firsts.append(turn[0].leg)
     assert all(firsts.count(leg) == 4 for leg in legs)
+    drafting = [cell.leg for cell in cells if not cell.leg.standard][::2]
+    assert drafting == [COLOCATED, REMOTE] * 6  # of those that draft, either one first
     hands = [cell.prompts for cell in cells[::3]]
     assert len({p for hand in hands for p in hand}) == 2 * len(hands)
 
