@@ -34,15 +34,19 @@ class Backlog:
 
     def push(self, seq: Sequence) -> None:
         rank = (seq.request.priority, seq.preemptions == 0, seq.order)
-        heapq.heappush(self._heaps.setdefault(seq.tenant, []), (rank, seq))
+        heapq.heappush(self._heaps.setdefault(seq.request.tenant, []), (rank, seq))
 
     def first(self, running: Mapping[str, int]) -> Sequence | None:
         """Who is next, given how many of each tenant's requests run: of equals in priority, the
         tenant with the fewest, so that a crowd of one delays no other."""
         if not self._heaps:
             return None
-        heads = (heap[0] for heap in self._heaps.values())
-        return min(heads, key=lambda e: (*e[0][:2], running.get(e[1].tenant, 0), e[0][2]))[1]
+
+        def turn(entry: tuple[_Rank, Sequence]) -> tuple[int, bool, int, int]:
+            (priority, new, order), seq = entry
+            return priority, new, running.get(seq.request.tenant, 0), order
+
+        return min((heap[0] for heap in self._heaps.values()), key=turn)[1]
 
     def crowd(self, tenant: str) -> Sequence | None:
         """Who gives way when the line is full and `tenant` comes with one more: the last in line
@@ -56,7 +60,7 @@ class Backlog:
 
     def remove(self, seq: Sequence) -> None:
         """Raises ValueError when it does not wait here."""
-        heap = self._heaps.get(seq.tenant, [])
+        heap = self._heaps.get(seq.request.tenant, [])
         place = next((i for i, (_, other) in enumerate(heap) if other is seq), None)
         if place is None:
             raise ValueError(f"{seq.request_id} does not wait")
@@ -64,4 +68,4 @@ class Backlog:
         heap.pop()
         heapq.heapify(heap)
         if not heap:
-            del self._heaps[seq.tenant]
+            del self._heaps[seq.request.tenant]

@@ -54,7 +54,7 @@ class Scheduler:
         self._arrivals += 1
         seq.order = self._arrivals
         if self.prefix is not None:
-            seq.chain = self.prefix.chain(seq.tenant, seq.request.cache_salt)
+            seq.chain = self.prefix.chain(seq.request.tenant, seq.request.cache_salt)
         self.waiting.push(seq)
 
     def admit(self, now_ns: int) -> list[Sequence]:
@@ -63,7 +63,7 @@ class Scheduler:
         admitted: list[Sequence] = []
         if not self.waiting:
             return admitted
-        places = Counter(seq.tenant for seq in self.running)
+        places = Counter(seq.request.tenant for seq in self.running)
         while len(self.running) < self.max_num_seqs:
             seq = self.waiting.first(places)
             if seq is None or not self._seat(seq):
@@ -72,7 +72,7 @@ class Scheduler:
             seq.status = Status.RUNNING
             seq.admitted_ns = seq.admitted_ns or now_ns
             self.running.append(seq)
-            places[seq.tenant] += 1
+            places[seq.request.tenant] += 1
             admitted.append(seq)
         return admitted
 
@@ -147,7 +147,7 @@ class Scheduler:
     def _chunks(self, budget: int) -> list[Segment]:
         """Parts of the prompts that are not computed yet, `budget` rows in all."""
         prompts = sorted((s for s in self.running if s.pending > 1), key=lambda s: s.order)
-        wants = [Prompt(s.tenant, s.request.priority, s.pending) for s in prompts]
+        wants = [Prompt(s.request.tenant, s.request.priority, s.pending) for s in prompts]
         shares = zip(prompts, share_rows(wants, budget), strict=True)
         return [Segment(seq, count) for seq, count in shares if count]
 

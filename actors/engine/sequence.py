@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import hashlib
 from dataclasses import dataclass
 
 import torch
@@ -80,7 +81,12 @@ class Sequence:
 
     @property
     def tenant(self) -> str:
-        return self.request.tenant
+        """Whose text this is to drafters: what they keep across requests is kept apart for each
+        tenant and, like prefixes, for each cache_salt."""
+        tenant, salt = self.request.tenant, self.request.cache_salt
+        if not salt:
+            return tenant
+        return f"{tenant}#{hashlib.blake2b(salt.encode(), digest_size=8).hexdigest()}"
 
     @property
     def trace(self) -> tuple[str, str]:

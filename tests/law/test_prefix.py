@@ -143,6 +143,28 @@ def test_no_tenant_and_no_salt_sees_what_another_computed(field: str) -> None:
         assert engine.stats.prefill_tokens - before == len(FIRST) - hit
 
 
+def test_what_drafters_keep_across_requests_is_kept_apart_like_prefixes() -> None:
+    """A store that is shared between requests goes by the tenant of OpenSession."""
+    drafter = OracleDrafter(next_token, vocab_size=128)
+    tenants: list[str] = []
+    take = drafter.open
+
+    def watch(sessions):
+        tenants.extend(session.tenant for session in sessions)
+        take(sessions)
+
+    drafter.open = watch
+    engine = make_engine(MODEL, drafter)
+    for owner in ({"tenant": "a"}, {"tenant": "b"}, {"tenant": "a", "cache_salt": "x"}):
+        for _ in range(2):
+            run(engine, request("r", FIRST, **owner))
+    run(engine, request("r", FIRST, tenant="a", cache_salt="y"))
+    assert tenants[0] == tenants[1] == "a"
+    assert tenants[2] == tenants[3] == "b"
+    assert tenants[4] == tenants[5]
+    assert len(set(tenants)) == 4
+
+
 def test_without_the_cache_every_prompt_is_computed_whole() -> None:
     engine = make_engine(MODEL, prefix=False)
     for _ in range(2):
