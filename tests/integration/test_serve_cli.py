@@ -8,27 +8,37 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
 import pytest
 
 from cluster.serving import free_port
-from tests.integration.processes import descendants, eventually, running_pids
+from cluster.serving_local import private_token
+from tests.integration.processes import descendants, eventually, kill, running_pids
 
 pytestmark = pytest.mark.cluster
 
 
-def start_cli(repository: Path, output: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    """`pilotfish serve` in a session of its own, writing to `output`."""
+def clean_environment(repository: Path) -> dict[str, str]:
+    """Ours without the test session's Ray."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    environment["PYTHONPATH"] = str(repository)
+    return environment | {"PYTHONPATH": str(repository), "COLUMNS": "200"}
+
+
+def start_cli(
+    repository: Path, output: Path, *arguments: str, environment: dict[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """`pilotfish serve` in a session of its own, writing to `output`."""
     with output.open("wb") as sink:
         return subprocess.Popen(
             [sys.executable, "-m", "cluster.cli.main", "serve", *arguments],
-            env=environment | {"COLUMNS": "200"},
+            env=clean_environment(repository) | (environment or {}),
             stdout=sink,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -77,6 +87,59 @@ def ray_folders(pid: int) -> list[str]:
         return []
     logs = [word.split("=", 1)[1] for word in command if word.startswith("--log_dir=")]
     return [str(Path(log).parents[1]) for log in logs]
+
+
+@contextmanager
+def running_ray(repository: Path, token: dict[str, str]) -> Iterator[str]:
+    """Somebody else's Ray; yields its address."""
+    port = free_port()
+    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block"]
+    with tempfile.TemporaryDirectory(prefix="pf-", dir="/tmp", ignore_cleanup_errors=True) as home:
+        options = (f"--port={port}", f"--temp-dir={home}", "--num-cpus=4")
+        less = ("--include-dashboard=false", "--object-store-memory=134217728")
+        ray = subprocess.Popen(
+            [*command, *options, *less, "--disable-usage-stats"],
+            env=clean_environment(repository) | token,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            eventually(lambda: listens(port), 60.0, every_s=0.2)
+            yield f"127.0.0.1:{port}"
+            assert ray.poll() is None  # it is not ours to end
+        finally:
+            for pid in running_pids(descendants(ray.pid) | {ray.pid}):
+                with suppress(ProcessLookupError):
+                    kill(pid)
+            ray.wait(timeout=30)
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_serve_joins_a_ray_and_leaves_it_running(
+    repository: Path, tiny_model: str, tmp_path: Path
+) -> None:
+    output, port, token = tmp_path / "output", free_port(), private_token({})
+    with running_ray(repository, token) as address:
+        arguments = (tiny_model, "--address", address, "--port", str(port), "--dtype", "float32")
+        process = start_cli(repository, output, *arguments, environment=token)
+        try:
+            eventually(lambda: "ready; Ctrl-C stops it" in output.read_text(), 120.0, every_s=0.5)
+            answer = httpx.post(
+                f"http://127.0.0.1:{port}/v1/completions",
+                json={"prompt": "abc", "max_tokens": 4, "temperature": 0},
+                timeout=30,
+            )
+            assert answer.json()["usage"]["completion_tokens"] == 4
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=60) == 0
+        finally:
+            end(process)
+    assert "Traceback" not in output.read_text()
 
 
 def test_a_start_that_is_given_up_leaves_nothing(
