@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cluster.bench.errors import BenchError
 from cluster.bench.machine import Machine
 from cluster.bench.record import Baseline, Record, read
 from cluster.bench.summary import LegFigures
@@ -38,15 +37,13 @@ class Comparison:
     differences: tuple[Difference, ...]
 
 
-def choose(path: Path, machine: Machine) -> Baseline:
-    """The baseline of that path; of a folder the newest one of a like machine, else the newest.
-    Raises BenchError when there is none."""
+def choose(path: Path, machine: Machine) -> Baseline | None:
+    """The baseline of that path; of a folder the newest one of a like machine, else the newest,
+    None of an empty one. Raises BenchError for what is no record."""
     if not path.is_dir():
         return read(path)
     found = [read(file) for file in sorted(path.glob("*.json"))]
-    if not found:
-        raise BenchError(f"--baseline: {path} holds no record")
-    return max(found, key=lambda baseline: (baseline.machine.like(machine), baseline.date))
+    return max(found, key=lambda b: (b.machine.like(machine), b.date), default=None)
 
 
 def compare(record: Record, baseline: Baseline) -> Comparison:

@@ -57,6 +57,8 @@ def _run(options: BenchOptions, console: Console, progress: Console, stop: Stop)
     here = machine.this_machine()
     if options.baseline is not None:
         earlier = baseline.choose(options.baseline, here)
+        if earlier is None:
+            progress.print(f"{options.baseline} holds no baseline yet", highlight=False)
     if options.output is not None:
         plots.require()
         _make(options.output)
