@@ -42,6 +42,14 @@ def at_least(row: torch.Tensor, bound: float) -> list[int]:
     return found
 
 
+def equal_before(row: torch.Tensor, token: int) -> int:
+    """How many entries before the token's equal it; fp32 or fp64."""
+    if row.device.type == "cpu":
+        values = row.numpy()
+        return int(np.count_nonzero(values[:token] == values[token]))
+    return int((row[:token] == row[token]).count_nonzero())
+
+
 def sum_where(values: torch.Tensor, chosen: torch.Tensor) -> float:
     """The sum of the chosen values; fp32, bool, both [n]."""
     if values.device.type == "cpu":

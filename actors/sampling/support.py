@@ -17,7 +17,7 @@ import math
 import torch
 
 from actors.sampling.params import SamplingParams
-from actors.sampling.rank import largest, sum_where
+from actors.sampling.rank import equal_before, largest, sum_where
 
 _SURELY = 1.0 + 2.0**-12  # more than all rounding of fp32 sums over a vocabulary
 _LOOK = 256
@@ -53,9 +53,7 @@ def in_nucleus(token: int, row: torch.Tensor, p: torch.Tensor, top_p: float) -> 
 
     p: exp((row - top) / T), fp32 [V], to a relative 2^-16 where it counts.
     """
-    value = row[token]
-    ties = int((row[:token] == value).count_nonzero())
-    before = sum_where(p, row > value) + ties * float(p[token])
+    before = sum_where(p, row > row[token]) + equal_before(row, token) * float(p[token])
     goal = top_p * float(p.sum())
     if before * _SURELY < goal:
         return True

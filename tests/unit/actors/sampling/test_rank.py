@@ -57,10 +57,12 @@ def test_the_largest_are_the_full_sorts_first(length: int, count: int) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 600))
-def test_the_largest_are_exact_without_ties_too(seed: int, count: int) -> None:
+def test_the_largest_are_exact_with_few_ties_too(seed: int, count: int) -> None:
+    """Among 8192 normal numbers in fp32 two are sometimes equal."""
     row = torch.randn(8192, generator=torch.Generator().manual_seed(seed))
-    assert largest(row, count)[1].tolist() == row.sort(descending=True).indices[:count].tolist()
-    assert top_any(row, count)[0].tolist() == row.sort(descending=True).values[:count].tolist()
+    values, ids = row.sort(descending=True, stable=True)
+    assert largest(row, count)[1].tolist() == ids[:count].tolist()
+    assert top_any(row, count)[0].tolist() == values[:count].tolist()
 
 
 def test_a_rank_counts_those_before_in_the_order() -> None:
