@@ -14,6 +14,8 @@ from cluster.bench.summary import LegFigures
 # What makes two workloads the same; the rest may differ and the figures still compare.
 _WORKLOAD = ("digest", "max_tokens", "ignore_eos")
 
+QUIET = 0.5  # load average: above it somebody else was at work
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:
@@ -64,6 +66,9 @@ def _caveats(record: Record, baseline: Baseline, common: int) -> list[str]:
         "max_tokens": record.workload.max_tokens,
         "ignore_eos": record.workload.ignore_eos,
     }
+    for whose, began in (("the baseline", baseline.busy), ("this run", record.busy[0])):
+        if began is not None and began > QUIET:
+            caveats.append(f"{whose} began on a busy machine (load average {began:.1f})")
     other = [name for name in _WORKLOAD if baseline.workload.get(name) != ours[name]]
     if other:
         caveats.append(f"another workload ({', '.join(other)} differ)")

@@ -35,6 +35,8 @@ class BenchOptions:
     seed: int
     dtype: Dtype
     max_model_len: int
+    verifier_gpus: float
+    drafter_gpus: float
     output: Path | None
     attach: str | None
     attach_http: str | None

@@ -74,7 +74,7 @@ def write(record: Record, path: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What a comparison needs of an earlier record."""
+    """What a comparison needs of an earlier record. busy: the load average it began at."""
 
     path: Path
     date: str
@@ -82,6 +82,7 @@ class Baseline:
     workload: Mapping[str, Any]
     versions: Mapping[str, str]
     model: Mapping[str, Any]
+    busy: float | None
     figures: Sequence[Mapping[str, Any]]
 
 
@@ -100,6 +101,7 @@ def read(path: Path) -> Baseline:
             workload=document["workload"],
             versions=document["versions"],
             model=document["model"],
+            busy=document["busy"][0],
             figures=document["figures"],
         )
     except (OSError, UnicodeDecodeError) as error:

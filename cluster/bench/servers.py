@@ -50,8 +50,8 @@ def arguments(options: BenchOptions, legs: Sequence[Leg], cores: int) -> AppArgs
         "max_model_len": options.max_model_len,
         "max_num_seqs": max(options.clients, OPEN_LOOP_SEQS if opened else LEAST_SEQS),
         "speculative_config": speculative_config(legs),
-        "verifier": PoolArgs(num_cpus=1.0, threads=cores),
-        "drafter": PoolArgs(num_cpus=0.5, threads=1),
+        "verifier": PoolArgs(num_cpus=1.0, num_gpus=options.verifier_gpus, threads=cores),
+        "drafter": PoolArgs(num_cpus=0.5, num_gpus=options.drafter_gpus, threads=1),
     }
     if "enable_prefix_caching" in AppArgs.model_fields:
         fields["enable_prefix_caching"] = False

@@ -183,8 +183,13 @@ def _change(pair: Sequence[float | None]) -> str:
 
 def _print(console: Console, table: Table) -> None:
     """As wide as it is: a narrower terminal breaks the lines, and no figure is cut off."""
-    endless = console.options.update(width=10_000)
-    console.print(table, width=console.measure(table, options=endless).maximum, crop=False)
+    width = console.width
+    try:
+        console.width = 10_000
+        console.width = max(width, console.measure(table).maximum)
+        console.print(table)
+    finally:
+        console.width = width
     console.print()
 
 

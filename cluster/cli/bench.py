@@ -93,6 +93,8 @@ def bench(
     seed: Annotated[int, typer.Option(min=0, help="Of arrivals and sampling.")] = 0,
     dtype: Annotated[str, typer.Option(help="auto, bfloat16, float32 or float64.")] = "auto",
     max_model_len: Annotated[int, typer.Option(min=2, help="Context in tokens.")] = 4096,
+    verifier_gpus: Annotated[float, typer.Option(min=0, help="GPUs of a verifier.")] = 0.0,
+    drafter_gpus: Annotated[float, typer.Option(min=0, help="GPUs of a remote drafter.")] = 0.0,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -160,6 +162,8 @@ def _options(given: Mapping[str, Any]) -> BenchOptions:
         seed=given["seed"],
         dtype=parsing.dtype_of(given["dtype"]),
         max_model_len=given["max_model_len"],
+        verifier_gpus=given["verifier_gpus"],
+        drafter_gpus=given["drafter_gpus"],
         output=given["output"] or _dated(),
         attach=given["attach"],
         attach_http=given["attach_http"],

@@ -115,6 +115,15 @@ def test_the_tables_and_the_page_tell_the_same_figures() -> None:
     assert "CPU &lt;9&gt;" in html
 
 
+def test_a_narrow_terminal_cuts_no_figure_off() -> None:
+    console = Console(width=40, record=True, file=io.StringIO())
+    table.show(make_record(), console)
+    assert console.width == 40
+    text = console.export_text()
+    assert "…" not in text
+    assert "2.00 [2.00, 2.00]" in text
+
+
 def test_a_refused_leg_and_repeats_are_said_aloud() -> None:
     made = make_record()
     refused = record.Refused(REMOTE.name, 0.0, "1 client", 1, "the drafter was lost")
@@ -190,6 +199,18 @@ def test_a_like_baseline_is_compared_figure_by_figure_without_a_caveat(tmp_path:
     assert found.caveats == ()
     assert [d.decode_rate for d in found.differences] == [(1.5, 1.0), (1.5, 2.0)]
     assert "1.50 (-25.0%)" in shown(lambda console: table.show_comparison(found, console))
+
+
+def test_a_busy_machine_is_a_caveat_on_either_side(tmp_path: Path) -> None:
+    path = tmp_path / "then.json"
+    write(make_record(busy=(7.5, 9.0)), path)
+    assert compare(make_record(), read(path)).caveats == (
+        "the baseline began on a busy machine (load average 7.5)",
+    )
+    write(make_record(), path)
+    assert compare(make_record(busy=(3.0, 0.0)), read(path)).caveats == (
+        "this run began on a busy machine (load average 3.0)",
+    )
 
 
 def test_other_prompts_models_and_versions_are_caveats(tmp_path: Path) -> None:
