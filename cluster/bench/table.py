@@ -18,7 +18,7 @@ ABSENT = "–"
 
 def show(record: Record, console: Console) -> None:
     for title, heads, rows in tables(record):
-        _print(console, _table(title, heads, rows))
+        show_whole(console, _table(title, heads, rows))
     for line in notes(record):
         console.print(escape(line), highlight=False)
 
@@ -67,7 +67,7 @@ def show_comparison(comparison: Comparison, console: Console) -> None:
         for d in comparison.differences
     ]
     heads = ["T", "load", "leg", "tok/s a stream", "tok/s in all", "TTFT p50", "ratio then → now"]
-    _print(console, _table(f"Against {baseline.path.name} of {baseline.date}", heads, rows))
+    show_whole(console, _table(f"Against {baseline.path.name} of {baseline.date}", heads, rows))
     for caveat in comparison.caveats:
         console.print(f"note: {escape(caveat)}", highlight=False)
 
@@ -181,7 +181,7 @@ def _change(pair: Sequence[float | None]) -> str:
     return text(pair[0], 2) if changed is None else f"{text(pair[0], 2)} ({changed:+.1%})"
 
 
-def _print(console: Console, table: Table) -> None:
+def show_whole(console: Console, table: Table) -> None:
     """As wide as it is: a narrower terminal breaks the lines, and no figure is cut off."""
     width = console.width
     try:

@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from work import LENGTHS
 
+from cluster.bench.table import show_whole
+
 BASE = "pilotfish"
 ABSENT = "–"
 Records = dict[str, list[dict[str, Any]]]
@@ -33,11 +35,12 @@ def leg_name(peer: str, variant: str) -> str:
 
 
 def read(folder: Path) -> Records:
+    """Our standard decode first."""
     records: Records = {}
     for file in sorted(folder.glob("*.round*.json")):
         record = json.loads(file.read_text("utf-8"))
         records.setdefault(leg_name(record["peer"], record["variant"]), []).append(record)
-    return records
+    return dict(sorted(records.items(), key=lambda item: item[0] != BASE))
 
 
 def summary(records: Records) -> dict[str, dict[str, Any]]:
@@ -70,7 +73,7 @@ def show(records: Records, failures: Sequence[str], console: Console) -> None:
                 ABSENT if figure["ratio"] is None else f"{figure['ratio']:.2f}",
             ]
         table.add_row(leg, *cells, row["same_text"])
-    console.print(table)
+    show_whole(console, table)
     for failure in failures:
         console.print(f"NOT MEASURED {failure}", markup=False, highlight=False)
 

@@ -67,7 +67,11 @@ def main() -> int:
         sys.exit(f"error: {error}")
     prompts = prompts[: given.prompts]
     work = folder / "work.json"
+    before = work.read_text("utf-8") if work.exists() else None
     write_work(work, Path(str(resolve(MODEL))), prompts, usable_cores())
+    if before is not None and before != work.read_text("utf-8"):
+        work.write_text(before, "utf-8")
+        sys.exit(f"error: --output: {folder} holds figures of other prompts; name another folder")
     failures: dict[str, str] = {}
     for number in range(given.rounds):
         for leg in _turn(_legs(given), number):
