@@ -23,7 +23,7 @@ from actors.engine.prefix import PrefixCache
 from actors.engine.scheduler import Scheduler
 from actors.engine.selfcheck import self_check
 from actors.engine.sequence import EngineRequest, Sequence, Status
-from actors.engine.sessions import Sessions
+from actors.engine.sessions import NO_GAIN, Sessions
 from actors.engine.speculation import Speculation
 from actors.engine.target import Target
 from actors.engine.verdicts import event_of, undrafted, verify
@@ -32,7 +32,6 @@ from policies.pace import STALL_S, Pace, observed, prompt_rows
 
 _ERROR: Finish = "error"
 WHOLE = ("stop", "length")  # ends at which a request's text is complete
-NO_GAIN = "no-gain"  # why a row runs at D = 0: drafting was expected to bring less than it costs
 _SMOOTHING = 0.2  # weight of the newest step in the moving average of the step time
 
 
@@ -195,8 +194,8 @@ class Engine:
         """In a batch where no drafted row can pay, drafters are left alone."""
         if self.speculation is not None:
             running = self.scheduler.running
-            most = self.plan.snapshot.fallback.depth
-            self.sessions.rest(self.speculation.hopeless(len(running), most), running)
+            resting = self.speculation.hopeless(len(running), self.plan.most)
+            self.sessions.rest(resting, running)
 
     def _run(self, segments: list[Segment], started_ns: int) -> list[TokenEvent]:
         """Forward and verify; when the whole batch fails, each segment alone, so that one bad

@@ -33,6 +33,11 @@ class Plan:
         self._cohorts = {plan.cohort: plan for plan in snapshot.cohorts}
         return True
 
+    @property
+    def most(self) -> int:
+        """The largest D of any cohort."""
+        return max(plan.depth for plan in (self.snapshot.fallback, *self._cohorts.values()))
+
     def depth(self, cohort: str, wish: int | None, remaining: int) -> Depth:
         """D for a request of `cohort` whose client bounds it by `wish` and which may still write
         `remaining` tokens: a round writes up to D + 1, so D <= remaining - 1 (pitfalls S35)."""

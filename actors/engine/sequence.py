@@ -62,6 +62,7 @@ class Sequence:
     depth_reason: str = ""
     drafting: bool = False  # a session is open on the port
     told: int = 0  # committed tokens that its drafter knows
+    admissions: int = 0
     scout: bool = False  # keeps its session where others rest
     admitted_ns: int = 0
     first_token_ns: int = 0

@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from actors.contracts import DraftPort, PortCommit
 from actors.engine.sequence import Sequence
 
+NO_GAIN = "no-gain"
+"""Why a row runs at D = 0: drafting was expected to bring less than it costs."""
 MOST_UNTOLD = 256
 """Tokens after which a drafter is told without being asked: no message grows without end."""
 SCOUTS = 16
@@ -28,27 +30,35 @@ class Sessions:
         self._opened = 0
 
     def admit(self, seq: Sequence) -> None:
-        """A sequence starts to run; one that was preempted still has its session."""
-        if seq.request.max_draft_len == 0 or seq.drafting:
+        """A sequence starts to run, for the first time or again after preemption."""
+        if seq.request.max_draft_len == 0:
             return
-        seq.scout = seq.scout or self._opened % SCOUTS == 0
-        self._opened += 1
-        if not self._resting or seq.scout:
-            self._open(seq)
+        if not seq.admissions:
+            seq.scout = self._opened % SCOUTS == 0
+            self._opened += 1
+        seq.admissions += 1
+        self._suit(seq)
 
     def rest(self, resting: bool, running: Iterable[Sequence]) -> None:
-        """From now on: no sessions but the scouts', or everybody's again."""
+        """From now on: no sessions but the scouts', or everybody's again. Those that start to run
+        in this step come through `admit`."""
         if resting == self._resting:
             return
         self._resting = resting
         for seq in running:
-            if seq.request.max_draft_len == 0 or seq.scout:
-                continue
-            if resting and seq.drafting:
-                self._port.close(seq.request_id, "no-gain")
-                seq.drafting = False
-            elif not resting and not seq.drafting:
-                self._open(seq)
+            if seq.admissions:
+                self._suit(seq)
+
+    def _suit(self, seq: Sequence) -> None:
+        """Open or close its session, as the time asks."""
+        wanted = seq.scout or not self._resting
+        if wanted and not seq.drafting:
+            self._port.open(seq)
+            seq.drafting, seq.told = True, len(seq.tokens)
+        elif seq.drafting and not wanted:
+            self._port.close(seq.request_id, NO_GAIN)
+            seq.drafting = False
+            seq.depth, seq.depth_reason = 0, NO_GAIN
 
     def commit(self, decided: Iterable[Sequence]) -> None:
         """After a round, to the sequences that wrote in it: tell the drafters that are asked."""
@@ -69,10 +79,6 @@ class Sessions:
             self._port.commit([self._news(seq, 0)])
         self._port.close(seq.request_id, reason)
         seq.drafting = False
-
-    def _open(self, seq: Sequence) -> None:
-        self._port.open(seq)
-        seq.drafting, seq.told = True, len(seq.tokens)
 
     def _news(self, seq: Sequence, depth: int) -> PortCommit:
         told, seq.told = seq.told, len(seq.tokens)

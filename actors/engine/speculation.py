@@ -45,7 +45,7 @@ class Speculation:
         self._all = Acceptance()
         self._tracks: dict[str, _Track] = {}
         self._hopeless = False
-        self._judged = (0, 0)  # (writers, steps ago) of the last judgement
+        self._judged = ((0, 0), 0)  # (writers, depth) of the last judgement, and steps since
 
     def __len__(self) -> int:
         return len(self._tracks)
@@ -83,15 +83,17 @@ class Speculation:
     def hopeless(self, writers: int, depth: int) -> bool:
         """Whether even good blocks would not pay in a batch of `writers` requests: their tokens
         accepted at the rate seen so far, or at HOPE where that is more."""
+        if writers < 2 or not depth:
+            return False
         last, age = self._judged
-        if writers == last and age < JUDGE_EVERY:
+        if (writers, depth) == last and age < JUDGE_EVERY:
             self._judged = (last, age + 1)
             return self._hopeless
-        self._judged = (writers, 0)
+        self._judged = ((writers, depth), 0)
         rate = max(HOPE, survival(self._all, 1)[0])
         block = [rate**k for k in range(1, depth + 1)]
         margin = (2 if self._hopeless else 1) * MARGIN  # harder to come back than to stay
-        self._hopeless = writers > 1 and not any(
+        self._hopeless = not any(
             allot([block] * writers, writers, lambda rows: seconds(self.cost, rows), margin=margin)
         )
         return self._hopeless

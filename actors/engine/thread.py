@@ -95,16 +95,24 @@ class EngineThread(threading.Thread):
         self._commands.put(lambda: self._disown(outbox))
 
     def call(self, function: Callable[[], T]) -> Future[T]:
-        """Run `function` on the engine's thread between two steps."""
+        """Run `function` on the engine's thread between two steps; where that has ended the
+        future raises EngineError."""
         future: Future[T] = Future()
 
         def command() -> None:
             try:
+                if self._ended:
+                    raise EngineError("the engine has ended")
                 future.set_result(function())
             except BaseException as error:
                 future.set_exception(error)
 
-        self._commands.put(command)
+        with self._lock:
+            ended = self._ended
+            if not ended:
+                self._commands.put(command)
+        if ended:
+            command()
         return future
 
     def stop(self, timeout: float = 10.0) -> None:
@@ -132,6 +140,7 @@ class EngineThread(threading.Thread):
                 ending = {*self._owners.values(), *self._outboxes}
             for outbox in ending:
                 outbox.close()
+            self._drain()  # nobody waits for an answer that never comes
             self.engine.shutdown()
 
     def _loop(self) -> None:

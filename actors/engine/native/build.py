@@ -11,6 +11,7 @@ import hashlib
 import os
 import platform
 import shutil
+import stat
 import subprocess
 import tempfile
 import threading
@@ -23,7 +24,7 @@ from actors.engine.native.library import Library
 
 SOURCES = Path(__file__).parent / "src"
 MAIN = "forward.cpp"
-FLAGS = ("-O3", "-march=native", "-std=c++17", "-fPIC", "-shared", "-pthread")
+FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-std=c++17", "-fPIC", "-shared", "-pthread")
 COMPILERS = ("c++", "g++", "clang++")
 TIMEOUT_S = 300.0
 NICENESS = 10
@@ -34,7 +35,8 @@ class BuildError(EngineError):
 
 
 def find_compiler(environ: Mapping[str, str] = os.environ) -> str:
-    """$CXX, else the first C++ compiler on the path; empty when there is none."""
+    """$CXX (a program, without arguments), else the first C++ compiler on the path; empty when
+    there is none."""
     names = (environ["CXX"],) if environ.get("CXX") else COMPILERS
     return next((found for name in names if (found := shutil.which(name))), "")
 
@@ -73,15 +75,28 @@ def build(folder: Path, compiler: str = "") -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = cached(folder, compiler)
+        _trust(folder)
         if path.exists():
+            _trust(path)
             return path
         with tempfile.TemporaryDirectory(dir=folder) as work:
             fresh = Path(work) / path.name
             _compile(compiler, fresh)
+            with fresh.open("rb") as written:
+                os.fsync(written.fileno())
             os.replace(fresh, path)
     except (OSError, subprocess.SubprocessError) as error:
         raise BuildError(f"the executor cannot be built: {error}") from error
     return path
+
+
+def _trust(path: Path) -> None:
+    """Code is loaded only from where nobody else can have put it. Raises BuildError."""
+    status = path.lstat()
+    if stat.S_ISLNK(status.st_mode) or status.st_uid not in (0, os.geteuid()):
+        raise BuildError(f"{path} is a link or somebody else's")
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise BuildError(f"{path} can be written by others (chmod go-w {path})")
 
 
 def _compile(compiler: str, output: Path) -> None:
@@ -103,13 +118,18 @@ def load(folder: Path, compiler: str = "") -> Library:
         raise BuildError(f"{path} cannot be loaded: {error}") from error
 
 
-def load_in_background(folder: Path) -> Future[Library]:
-    """`load` on a thread of its own, so that the model is read meanwhile."""
+def load_in_background(folder: str) -> Future[Library]:
+    """`load` on a thread of its own, so that the model is read meanwhile. Without a folder the
+    library is built for this process alone."""
     future: Future[Library] = Future()
 
     def work() -> None:
         try:
-            future.set_result(load(folder))
+            if folder:
+                future.set_result(load(Path(folder)))
+                return
+            with tempfile.TemporaryDirectory(prefix="pilotfish-") as own:
+                future.set_result(load(Path(own)))  # once loaded, the file is not needed
         except BaseException as error:
             future.set_exception(error)
 

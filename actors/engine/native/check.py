@@ -10,7 +10,7 @@ from actors.engine.kv import BlockTable, KVPool
 from actors.engine.native.target import NativeTarget
 from actors.engine.target import Target
 
-ROWS = 8
+ROWS, BLOCK = 40, 8  # enough for every way of multiplying, two tiles of attention, several blocks
 TOLERANCE = {torch.bfloat16: 5e-2, torch.float32: 1e-3}
 
 
@@ -22,16 +22,18 @@ def check(native: NativeTarget, eager: Target) -> None:
     Runs where nothing else uses the eager model: it changes its attention for a moment.
     """
     info = eager.info
-    pool = KVPool(info.spec, 1, ROWS, info.dtype, "cpu", eager.feature_dim)
-    table = BlockTable(ROWS, "cpu")
-    table.extend([0])
-    ids = [(7 * i + 1) % info.vocab_size for i in range(ROWS)]
+    rows = min(ROWS, native.max_model_len)
+    blocks = list(range(-(-rows // BLOCK)))[::-1]
+    pool = KVPool(info.spec, len(blocks), BLOCK, info.dtype, "cpu", eager.feature_dim)
+    table = BlockTable(BLOCK, "cpu")
+    table.extend(blocks)
+    ids = [(7 * i + 1) % info.vocab_size for i in range(rows)]
     probe = StepBatch(
         ids=torch.tensor([ids]),
-        positions=torch.arange(ROWS)[None],
-        slots=table.slots(0, ROWS),
-        keep=torch.arange(ROWS),
-        spans=(AttentionSpan(0, ROWS, ROWS, table),),
+        positions=torch.arange(rows)[None],
+        slots=table.slots(0, rows),
+        keep=torch.arange(rows),
+        spans=(AttentionSpan(0, rows, rows, table),),
     )
     ours = native.forward(probe, pool).float()
     theirs = eager.reference(probe).float()

@@ -18,6 +18,8 @@ def config_obstacle(config: Any) -> str:
     text = config.get_text_config()
     if getattr(text, "hidden_act", None) != "silu":
         return f"the activation is {getattr(text, 'hidden_act', None)}, not silu"
+    if getattr(text, "mlp_bias", False):
+        return "the MLP has biases"
     if getattr(config, "quantization_config", None):
         return "the weights are quantised"
     head_dim = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
@@ -41,6 +43,11 @@ def obstacle(model: Any) -> str:
         linears = [m for m in layer.modules() if hasattr(m, "weight") and m.weight.dim() == 2]
         if len(linears) != 7 or any(type(m) is not torch.nn.Linear for m in linears):
             return "a layer is not made of seven plain linear maps"
+    rows = [
+        m.weight.shape[0] for m in (model.get_input_embeddings(), model.get_output_embeddings())
+    ]
+    if rows[0] != rows[1]:
+        return f"{rows[0]} tokens go in and {rows[1]} come out"
     return config_obstacle(model.config)
 
 

@@ -6,7 +6,14 @@ import ctypes
 from pathlib import Path
 from typing import Any
 
-ABI = 1
+from actors.engine.errors import EngineError
+
+ABI = 2
+FAULTS = {
+    1: "a position lies outside max_model_len",
+    2: "a token id is outside the vocabulary",
+    3: "there is no memory for so many rows",
+}
 _P, _I, _F = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
 
 
@@ -65,12 +72,17 @@ class Library:
         function.restype, function.argtypes = result, list(arguments)
 
     def create(self, model: Model, layers: Any, threads: int) -> int:
-        """layers: a ctypes array of Layer. What they point at must outlive the executor."""
-        return int(self._dll.pilotfish_create(model, layers, threads))
+        """layers: a ctypes array of Layer. What they point at must outlive the executor. Raises
+        EngineError where the machine has no memory or no threads for it."""
+        executor = self._dll.pilotfish_create(model, layers, threads)
+        if not executor:
+            raise EngineError(f"there is no memory, or there are no {threads} threads to be had")
+        return int(executor)
 
     def destroy(self, executor: int) -> None:
         self._dll.pilotfish_destroy(executor)
 
-    def forward(self, executor: int, step: Step) -> int:
-        """0, or 1 when a position lies outside the rotary table."""
-        return int(self._dll.pilotfish_forward(executor, step))
+    def forward(self, executor: int, step: Step) -> None:
+        """Raises EngineError, with nothing written, for what FAULTS names."""
+        if fault := int(self._dll.pilotfish_forward(executor, step)):
+            raise EngineError(FAULTS.get(fault, f"fault {fault} of the executor"))

@@ -11,13 +11,11 @@ nothing is served before the executor is native.
 from __future__ import annotations
 
 import logging
-import tempfile
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from actors.engine.errors import ModelLoadError
@@ -65,8 +63,7 @@ class Switch:
         if reason := _obstacle(options, config):
             self._give_up(reason)
         else:
-            folder = options.compile_cache or tempfile.mkdtemp(prefix="pilotfish-")
-            self._library = load_in_background(Path(folder))
+            self._library = load_in_background(options.compile_cache)
 
     @property
     def wanted(self) -> bool:
@@ -94,11 +91,11 @@ class Switch:
             if reason := obstacle(change.eager.model):
                 raise ModelLoadError(reason, param="model")
             native = NativeTarget(change.eager, compiled, change.max_model_len, change.threads)
-            costs = profile(native, change.max_model_len)
 
             def swap() -> None:
                 check(native, change.eager)
-                change.install(native, costs)
+                # Here, where nothing else computes: a short pause, once in a machine's life.
+                change.install(native, profile(native, change.max_model_len))
                 self.state = "native"
 
             replace(swap)

@@ -31,12 +31,14 @@ class NativeTarget:
         self.info: TargetInfo = eager.info
         self.taps: tuple[int, ...] = eager.taps
         self.device = "cpu"
+        self.max_model_len = max_model_len
         self.packed: PackedModel = pack_model(eager.model, self.info.spec, max_model_len)
         self._compiled = compiled
         self._executor = compiled.create(
             self.packed.model, self.packed.layers, threads or torch.get_num_threads()
         )
         self._close = weakref.finalize(self, compiled.destroy, self._executor)
+        self._close.atexit = False  # a daemon thread may be inside; the process's end frees it all
         self._tap = (ctypes.c_int64 * len(self.taps))(*self.taps)
         self._pools: tuple[KVPool, Any, Any] | None = None
 
@@ -50,6 +52,8 @@ class NativeTarget:
 
     def forward(self, batch: StepBatch, pool: KVPool) -> torch.Tensor:
         """Logits, float32 [len(batch.keep), vocab]; writes KV and features of all rows."""
+        if not self._close.alive:
+            raise EngineError("the executor is closed")
         vocab, kept = self.info.vocab_size, int(batch.keep.numel())
         logits = torch.empty(kept, padded(vocab), dtype=torch.float32)
         spans = batch.spans
@@ -76,8 +80,7 @@ class NativeTarget:
             tap=ctypes.addressof(self._tap),
             features=None if pool.features is None else pool.features.data_ptr(),
         )
-        if self._compiled.forward(self._executor, step):
-            raise EngineError("a position lies outside max_model_len")
+        self._compiled.forward(self._executor, step)
         return logits[:, :vocab]
 
     def _addresses(self, pool: KVPool) -> tuple[Any, Any]:

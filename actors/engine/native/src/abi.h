@@ -60,8 +60,10 @@ struct PilotfishStep {
 };
 
 int64_t pilotfish_abi();
+// Null where the machine has no memory or no threads for it.
 void* pilotfish_create(const PilotfishModel*, const PilotfishLayer*, int64_t threads);
 void pilotfish_destroy(void*);
-// Returns 0, or 1 when a position lies outside the table.
+// 0; or, with nothing written, 1: a position outside the table, 2: a token outside the vocabulary,
+// 3: no memory for so many rows.
 int64_t pilotfish_forward(void*, const PilotfishStep*);
 }

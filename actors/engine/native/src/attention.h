@@ -32,12 +32,19 @@ struct AttentionScratch {
   std::vector<float> most;               // [queries] running maximum
   std::vector<Lanes> total;              // [queries] running sum, lane by lane
 
+  // Room for as many queries; may throw, and nothing below does.
   void fit(long queries, long head_dim) {
     keys.resize(TILE * head_dim);
     values.resize(TILE * head_dim);
-    acc.assign(queries * head_dim, 0.0f);
-    most.assign(queries, -INFINITY);
-    total.assign(queries, splat(0.0f));
+    acc.resize(queries * head_dim);
+    most.resize(queries);
+    total.resize(queries);
+  }
+
+  void clear(long queries, long head_dim) {
+    std::fill_n(acc.begin(), queries * head_dim, 0.0f);
+    std::fill_n(most.begin(), queries, -INFINITY);
+    std::fill_n(total.begin(), queries, splat(0.0f));
   }
 };
 
@@ -126,7 +133,7 @@ inline void attend_rows(const Group& group, long row0, long row1, const int64_t*
                         const int64_t* slots, long kv_heads, long kv_head, float* out,
                         long out_stride, AttentionScratch& scratch) {
   const long dim = DIM ? DIM : group.head_dim;
-  scratch.fit((row1 - row0) * group.heads, dim);
+  scratch.clear((row1 - row0) * group.heads, dim);
   const auto start = [&](long row) {
     return group.window ? std::max<long>(0, positions[row] - group.window + 1) : 0;
   };

@@ -2,6 +2,7 @@
 //
 // One call is one step of the engine. The team walks through the phases together; within a phase
 // the work is dealt out by tickets, so a core that is busy elsewhere does less.
+#include <exception>
 #include <memory>
 
 #include "abi.h"
@@ -13,7 +14,8 @@
 namespace pilotfish {
 namespace {
 
-constexpr int64_t ABI = 1;
+constexpr int64_t ABI = 2;
+constexpr int64_t BAD_POSITION = 1, BAD_TOKEN = 2, NO_MEMORY = 3;
 
 long padded(long n) { return (n + PANEL - 1) / PANEL * PANEL; }
 long panels(long n) { return padded(n) / PANEL; }
@@ -36,7 +38,8 @@ class Decoder final : public Executor {
 
   int64_t forward(const PilotfishStep& step) override {
     for (long r = 0; r < step.rows; ++r) {
-      if (step.positions[r] < 0 || step.positions[r] >= m_.max_positions) return 1;
+      if (step.positions[r] < 0 || step.positions[r] >= m_.max_positions) return BAD_POSITION;
+      if (step.ids[r] < 0 || step.ids[r] >= m_.vocab) return BAD_TOKEN;
     }
     fit(step);
     team_.run([&](int member) { walk(step, members_[member]); });
@@ -63,12 +66,14 @@ class Decoder final : public Executor {
     normed_.resize(rows * padded(m_.hidden));
     projected_.resize(rows * padded(std::max<long>(qkv_, 2 * padded(m_.inter))));
     mixed_.resize(rows * padded(std::max<long>(query_, m_.inter)));
-    for (auto& member : members_)
+    const long group = m_.heads / m_.kv_heads;
+    const long most = std::max<long>(1, QUERIES / group);  // rows of one task
+    for (auto& member : members_) {
       member.panel.resize(PANEL * std::max<long>({m_.hidden, m_.inter, query_}));
+      member.attention.fit(most * group, m_.head_dim);
+    }
     for (long i = 0; i < phases(); ++i) phases_[i].reset();
     tasks_.clear();
-    const long group = m_.heads / m_.kv_heads;
-    const long most = std::max<long>(1, QUERIES / group);
     for (long s = 0; s < step.spans; ++s) {
       for (long r = step.starts[s]; r < step.stops[s]; r += most)
         tasks_.push_back({s, r, std::min<long>(r + most, step.stops[s])});
@@ -255,18 +260,21 @@ int64_t pilotfish_abi() { return pilotfish::ABI; }
 
 void* pilotfish_create(const PilotfishModel* model, const PilotfishLayer* layers, int64_t threads) {
   using namespace pilotfish;
-  Executor* made = nullptr;
-  if (model->rounds) {
-    made = new Decoder<bf16>(*model, layers, int(threads));
-  } else {
-    made = new Decoder<float>(*model, layers, int(threads));
+  try {
+    if (model->rounds) return new Decoder<bf16>(*model, layers, int(threads));
+    return new Decoder<float>(*model, layers, int(threads));
+  } catch (const std::exception&) {
+    return nullptr;
   }
-  return made;
 }
 
 void pilotfish_destroy(void* executor) { delete static_cast<pilotfish::Executor*>(executor); }
 
 int64_t pilotfish_forward(void* executor, const PilotfishStep* step) {
-  return static_cast<pilotfish::Executor*>(executor)->forward(*step);
+  try {
+    return static_cast<pilotfish::Executor*>(executor)->forward(*step);
+  } catch (const std::exception&) {
+    return pilotfish::NO_MEMORY;
+  }
 }
 }

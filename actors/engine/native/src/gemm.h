@@ -1,7 +1,8 @@
 // rows x weights, for weights packed in panels of 16 output columns: panel[k][16].
 //
 // Every output is one chain of fused multiply-adds over k = 0 … K-1, whatever the number of rows,
-// the panels taken together or the thread: a row's result never depends on the batch.
+// the panels taken together or the thread: a row's result never depends on the batch. (The compiler
+// is told to contract a * b + c, `-ffp-contract=fast`; the tests compare the instances' bits.)
 #pragma once
 
 #include <algorithm>

@@ -63,33 +63,35 @@ class Phase {
 
 class Team {
  public:
+  // Throws std::system_error where the machine gives no more threads; none is left behind.
   explicit Team(int size) : size_(size) {
-    for (int i = 1; i < size; ++i) threads_.emplace_back([this, i] { serve(i); });
+    try {
+      for (int i = 1; i < size; ++i) threads_.emplace_back([this, i] { serve(i); });
+    } catch (...) {
+      end();
+      throw;
+    }
   }
 
-  ~Team() {
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      ending_ = true;
-      ++generation_;
-    }
-    wake_.notify_all();
-    for (auto& thread : threads_) thread.join();
-  }
+  ~Team() { end(); }
 
   int size() const { return size_; }
 
-  // Runs work(member) on every member and returns when all have returned.
+  // Runs work(member) on the caller and on every helper that comes in time; returns when the
+  // caller and those have returned. A helper that wakes later finds nothing to do.
   void run(const std::function<void(int)>& work) {
     {
       std::lock_guard<std::mutex> lock(mutex_);
       work_ = &work;
-      left_.store(size_ - 1, std::memory_order_relaxed);
       ++generation_;
     }
     wake_.notify_all();
     work(0);
-    await([this] { return left_.load(std::memory_order_acquire) == 0; });
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      work_ = nullptr;
+    }
+    await([this] { return active_.load(std::memory_order_acquire) == 0; });
   }
 
  private:
@@ -103,10 +105,23 @@ class Team {
         seen = generation_;
         if (ending_) return;
         work = work_;
+        if (work) active_.fetch_add(1, std::memory_order_relaxed);
       }
+      if (!work) continue;
       (*work)(member);
-      left_.fetch_sub(1, std::memory_order_release);
+      active_.fetch_sub(1, std::memory_order_release);
     }
+  }
+
+  void end() {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      ending_ = true;
+      ++generation_;
+    }
+    wake_.notify_all();
+    for (auto& thread : threads_) thread.join();
+    threads_.clear();
   }
 
   const int size_;
@@ -116,7 +131,7 @@ class Team {
   const std::function<void(int)>* work_ = nullptr;
   unsigned generation_ = 0;
   bool ending_ = false;
-  std::atomic<int> left_{0};
+  std::atomic<int> active_{0};
 };
 
 }  // namespace pilotfish

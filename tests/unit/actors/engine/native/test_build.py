@@ -91,3 +91,18 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
 @needs_compiler
 def test_the_real_library_speaks_this_version() -> None:
     assert compiled().path.name == cached(compiled().path.parent, find_compiler()).name
+
+
+def test_code_is_not_loaded_from_where_others_can_write(tmp_path: Path) -> None:
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    folder.chmod(0o777)
+    compiler = script(tmp_path, "exit 0")
+    with pytest.raises(BuildError, match="written by others"):
+        build(folder, compiler)
+    folder.chmod(0o755)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.touch()
+    cached(folder, compiler).symlink_to(elsewhere)
+    with pytest.raises(BuildError, match="a link or somebody else's"):
+        build(folder, compiler)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -163,3 +165,43 @@ def test_the_check_before_serving_sees_a_wrong_weight() -> None:
         model.model.layers[1].self_attn.k_proj.weight[0].mul_(-1.0)
     with pytest.raises(EngineError, match="differs from transformers"):
         check(native, eager)
+
+
+def test_a_token_outside_the_vocabulary_is_refused_before_anything_is_written() -> None:
+    _, native = make_native(make_model("llama", torch.bfloat16))
+    pool = pool_of(native)
+    batch = pack([Segment(sequence(pool, TOKENS), 9)], "cpu")
+    batch.ids[0, 4] = VOCAB
+    with pytest.raises(EngineError, match="vocabulary"):
+        native.forward(batch, pool)
+    assert all(bool(keys.isnan().all()) for keys in pool.keys)
+
+
+def test_a_closed_executor_says_so() -> None:
+    _, native = make_native(make_model("llama", torch.bfloat16))
+    native.close()
+    pool = pool_of(native)
+    with pytest.raises(EngineError, match="closed"):
+        native.forward(pack([Segment(sequence(pool, TOKENS), 9)], "cpu"), pool)
+
+
+NO_THREADS = """
+import resource, torch
+from tests.native import make_model, make_native, compiled
+model = make_model("llama", torch.bfloat16)
+compiled()
+size = next(int(l.split()[1]) for l in open("/proc/self/status") if l.startswith("VmSize"))
+resource.setrlimit(resource.RLIMIT_AS, (size * 1024 + 2**24, resource.RLIM_INFINITY))
+try:
+    make_native(model, threads=64)
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
+def test_a_machine_without_threads_or_memory_is_an_error_and_no_crash() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", NO_THREADS], timeout=60, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "64 threads" in done.stdout
