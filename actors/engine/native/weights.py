@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from actors.engine.native import library
+from actors.engine.native.arena import Arena
 from actors.engine.native.family import rotary_tables
 from actors.engine.native.pack import pack, pack_bias, pack_pairs
 from actors.engine.state import PagedKV
@@ -30,13 +31,14 @@ class PackedModel:
 def pack_model(hf: Any, spec: tuple[PagedKV, ...], max_model_len: int) -> PackedModel:
     """hf: a model that `family.obstacle` has nothing against. Takes as much memory again as the
     model's weights; the model itself is not needed afterwards."""
+    arena = Arena()
     kept: list[torch.Tensor] = []
 
     def keep(tensor: torch.Tensor | None) -> int | None:
         if tensor is None:
             return None
-        kept.append(tensor)
-        return tensor.data_ptr()
+        kept.append(arena.keep(tensor))
+        return kept[-1].data_ptr()
 
     text, first = hf.config, hf.model.layers[0]
     cosines, sines = rotary_tables(hf, max_model_len)
@@ -54,7 +56,7 @@ def pack_model(hf: Any, spec: tuple[PagedKV, ...], max_model_len: int) -> Packed
         scale=first.self_attn.scaling,
         cosines=keep(cosines),
         sines=keep(sines),
-        embedding=keep(hf.get_input_embeddings().weight.detach().contiguous()),
+        embedding=keep(hf.get_input_embeddings().weight.detach()),
         norm=keep(hf.model.norm.weight.float()),
         head=keep(pack(hf.get_output_embeddings().weight)),
     )

@@ -191,7 +191,7 @@ from tests.native import make_model, make_native, compiled
 model = make_model("llama", torch.bfloat16)
 compiled()
 size = next(int(l.split()[1]) for l in open("/proc/self/status") if l.startswith("VmSize"))
-resource.setrlimit(resource.RLIMIT_AS, (size * 1024 + 2**24, resource.RLIM_INFINITY))
+resource.setrlimit(resource.RLIMIT_AS, (size * 1024 + 2**27, resource.RLIM_INFINITY))
 try:
     make_native(model, threads=64)
 except Exception as error:
