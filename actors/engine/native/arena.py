@@ -33,7 +33,7 @@ class Arena:
 
 def _mapping(size: int) -> torch.Tensor:
     """Zeroed bytes from a large page's start on."""
-    memory = mmap.mmap(-1, size + PAGE)
+    memory = mmap.mmap(-1, size + PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         memory.madvise(mmap.MADV_HUGEPAGE)
     whole = torch.frombuffer(memory, dtype=torch.uint8)
