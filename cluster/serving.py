@@ -156,10 +156,14 @@ def _deploy(
     logging.getLogger("ray.serve").setLevel(logging.ERROR)
     quiet = {"log_level": "WARNING"}
     progress.say("starting Ray Serve")
-    serve.start(
-        http_options={"host": host, "port": port, "request_timeout_s": None},
-        logging_config=quiet,
-    )
+    try:
+        serve.start(
+            http_options={"host": host, "port": port, "request_timeout_s": None},
+            logging_config=quiet,
+        )
+    except Exception as error:
+        # A proxy that dies or is too slow comes as any of Ray's exceptions.
+        raise ServingError(f"Ray Serve did not start: {error}") from error
     stack.callback(_delete)
     target = RunTarget(target=build(args), name=names.APP, route_prefix="/", logging_config=quiet)
     (handle,) = run_many([target], wait_for_applications_running=False)

@@ -15,6 +15,8 @@ from cluster.serving_local import private_token
 
 os.environ.update(private_token(os.environ))
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+# Ray's processes are forked and replaced at once: gRPC has nothing to mend in the child.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 # Examples may take as long as a busy machine needs.
 settings.register_profile("pilotfish", deadline=None)
 settings.load_profile("pilotfish")
