@@ -200,9 +200,10 @@ class PortCommit:
 class DraftPort(Protocol):
     """How the engine reaches drafters, co-located or remote; engine thread only, never raises.
 
-    The engine calls `open` when a request is admitted, `commit` after every round (the first
-    commit carries the first token after the prompt), `gather` before a forward, and `close`
-    once at the end. A session whose drafter is lost is opened again elsewhere by the port.
+    The engine calls `open` when a request is admitted, `commit` after a round for which it wants
+    a block (with all that was committed since the last), `gather` before a forward, and `close`
+    at the end. In batches too large to gain it closes sessions earlier, and opens them again. A
+    session whose drafter is lost is opened again elsewhere by the port.
     """
 
     @property

@@ -19,10 +19,9 @@ from cluster import serving_local
 from cluster.config import AppArgs
 from cluster.deployments import names
 from cluster.deployments.addresses import host_port
+from cluster.serving_apps import run_apps, start_serve, until_linked
 from cluster.serving_checks import check_cluster, check_doors, check_gpus, check_model
-from cluster.serving_wait import Progress, ServingError, until_running
-
-LINKS_TIMEOUT_S = 20.0
+from cluster.serving_wait import Progress, ServingError
 
 
 @dataclass(slots=True)
@@ -148,30 +147,10 @@ def _on_ray(stack: ExitStack, args: AppArgs, address: str | None, progress: Prog
 def _deploy(
     stack: ExitStack, args: AppArgs, host: str, port: int, progress: Progress
 ) -> dict[str, str]:
-    from ray import serve
-    from ray.serve.api import RunTarget, run_many
-
-    from cluster.app import build
-
-    logging.getLogger("ray.serve").setLevel(logging.ERROR)
-    quiet = {"log_level": "WARNING"}
-    progress.say("starting Ray Serve")
-    try:
-        serve.start(
-            http_options={"host": host, "port": port, "request_timeout_s": None},
-            logging_config=quiet,
-        )
-    except Exception as error:
-        # A proxy that dies or is too slow comes as any of Ray's exceptions.
-        raise ServingError(f"Ray Serve did not start: {error}") from error
+    start_serve(host, port, progress)
     stack.callback(_delete)
-    target = RunTarget(target=build(args), name=names.APP, route_prefix="/", logging_config=quiet)
-    (handle,) = run_many([target], wait_for_applications_running=False)
-    until_running(names.APP, progress)
-    endpoints: dict[str, str] = handle.endpoints.remote().result(timeout_s=30.0)
-    progress.say("connecting drafters")
-    handle.wait_for_drafters.remote(LINKS_TIMEOUT_S).result(timeout_s=LINKS_TIMEOUT_S + 10.0)
-    return endpoints
+    (handle,) = run_apps({names.APP: ("/", args)})
+    return until_linked(names.APP, handle, progress)
 
 
 def _http_address() -> tuple[str, int]:

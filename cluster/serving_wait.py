@@ -5,13 +5,17 @@ from __future__ import annotations
 import re
 import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
 from rich.console import Console
 from rich.status import Status
 
+from pilotfish import Client
+
 READY_TIMEOUT_S = 1800.0  # a large model takes its time to load
+EXECUTOR_TIMEOUT_S = 120.0  # compiling takes seconds
 POLL_S = 0.5
 _ERROR_LINE = re.compile(
     r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Model|Failed))(?:\([^)]*\))?: (.+)$"
@@ -97,6 +101,16 @@ def until_running(name: str, progress: Progress) -> None:
         progress.say(f"waiting for {', '.join(waiting)}" if waiting else "starting")
         progress.pause(POLL_S)
     raise ServingError(f"not ready after {READY_TIMEOUT_S:.0f} s")
+
+
+def until_settled(client: Client, timeout_s: float, pause: Callable[[float], None]) -> str:
+    """What computes, once that no longer changes: nothing may be timed across the change."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        states = sorted({verifier.executor for verifier in client.status().verifiers})
+        if (states and "building" not in states) or time.monotonic() > deadline:
+            return ", ".join(states)
+        pause(POLL_S)
 
 
 def _reason(app: Any) -> str:

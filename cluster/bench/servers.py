@@ -6,7 +6,6 @@ another to find; standard decode has a server without any drafter.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -19,8 +18,9 @@ from cluster import serving_local
 from cluster.bench.legs import Leg, servers_of, speculative_config
 from cluster.bench.options import BenchOptions
 from cluster.config import AppArgs, PoolArgs
-from cluster.serving import LINKS_TIMEOUT_S, free_port
-from cluster.serving_wait import Progress, ServingError, until_running
+from cluster.serving import free_port
+from cluster.serving_apps import run_apps, start_serve, until_linked
+from cluster.serving_wait import EXECUTOR_TIMEOUT_S, Progress, ServingError, until_settled
 from pilotfish import Client
 
 LEAST_SEQS = 4
@@ -103,51 +103,26 @@ def _start(stack: ExitStack, options: BenchOptions, progress: Progress) -> list[
         # Ray raises plain Exceptions as well: ports, memory, a machine too busy to start it.
         raise ServingError(f"Ray did not start: {error}") from error
     stack.callback(local.stop)
-    port = _start_serve(stack, progress)
+    port = free_port()
+    start_serve("127.0.0.1", port, progress)
+    stack.callback(_end_serve)
     apps = {f"bench{i}": (name, configured[name]) for i, name in enumerate(configured)}
-    handles = _deploy({app: args for app, (_, args) in apps.items()})
+    handles = run_apps({app: (f"/{app}", args) for app, (_, args) in apps.items()})
     started = []
     for (app, (name, args)), handle in zip(apps.items(), handles, strict=True):
-        until_running(app, progress)
-        progress.say(f"connecting drafters of {name}")
-        endpoints = handle.endpoints.remote().result(timeout_s=30.0)
-        handle.wait_for_drafters.remote(LINKS_TIMEOUT_S).result(timeout_s=LINKS_TIMEOUT_S + 10.0)
+        endpoints = until_linked(app, handle, progress)
+        with Client(endpoints["grpc"], timeout=30.0) as client:
+            until_settled(client, EXECUTOR_TIMEOUT_S, progress.pause)
         root = f"http://127.0.0.1:{port}/{app}"
         devices = max(1, round(gpus(args)))
         started.append(Server(name, groups[name], endpoints["grpc"], root, devices, keeps=False))
     return started
 
 
-def _start_serve(stack: ExitStack, progress: Progress) -> int:
+def _end_serve() -> None:
     from ray import serve
 
-    progress.say("starting Ray Serve")
-    logging.getLogger("ray.serve").setLevel(logging.ERROR)
-    port = free_port()
-    try:
-        serve.start(
-            http_options={"host": "127.0.0.1", "port": port, "request_timeout_s": None},
-            logging_config={"log_level": "WARNING"},
-        )
-    except Exception as error:
-        # As with Ray itself: a proxy that dies or is too slow comes as any of its exceptions.
-        raise ServingError(f"Ray Serve did not start: {error}") from error
-    stack.callback(serve.shutdown)
-    return port
-
-
-def _deploy(apps: dict[str, AppArgs]) -> list[Any]:
-    from ray.serve.api import RunTarget, run_many
-
-    from cluster.app import build
-
-    quiet = {"log_level": "WARNING"}
-    targets = [
-        RunTarget(target=build(args), name=app, route_prefix=f"/{app}", logging_config=quiet)
-        for app, args in apps.items()
-    ]
-    handles: list[Any] = run_many(targets, wait_for_applications_running=False)
-    return handles
+    serve.shutdown()
 
 
 def served_model(server: Server, api_key: str | None) -> dict[str, object]:

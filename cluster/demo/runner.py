@@ -6,6 +6,7 @@ itself longer than the other. The run counts only if the drafter lived through i
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,13 +21,12 @@ from cluster.demo import view, watch
 from cluster.demo.dataset import DatasetError, Prompt, load
 from cluster.demo.legs import REMOTE, STANDARD, run_leg
 from cluster.demo.report import Pair, rows_of, table_of
-from cluster.serving_wait import ServingError
+from cluster.serving_wait import EXECUTOR_TIMEOUT_S, ServingError, until_settled
 from pilotfish import Client, PilotfishError
 
 MODEL = "smollm2"
 DEPTH = 4
 DRAFTER_WAIT_S = 30.0
-EXECUTOR_WAIT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def _show(client: Client, questions: list[Prompt], options: DemoOptions, console
     watch.require_alive(watch.sight(client), since=before)
     dtype = client.models()[0].dtype
     with console.status("the native executor is compiled"):
-        executor = watch.await_executor(client, EXECUTOR_WAIT_S)
+        executor = until_settled(client, EXECUTOR_TIMEOUT_S, time.sleep)
     console.print(
         f"model [bold]{client.models()[0].id}[/bold] in {dtype}, {executor} executor; verifier pid "
         f"{before.verifier_pids[0]}, drafter pid {before.drafter_pids[0]} ({DEPTH} tokens a block)"

@@ -74,16 +74,6 @@ def await_alive(client: Client, timeout_s: float) -> Sighting:
         return now
 
 
-def await_executor(client: Client, timeout_s: float) -> str:
-    """What computes, once that no longer changes: a leg must not be timed across the change."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        states = sorted({v.executor for v in client.status().verifiers})
-        if (states and "building" not in states) or time.monotonic() > deadline:
-            return ", ".join(states)
-        time.sleep(0.2)
-
-
 def kill(pid: int) -> None:
     """End the drafter for the demonstration of what its loss looks like."""
     os.kill(pid, signal.SIGKILL)

@@ -12,6 +12,7 @@ from measure import Answer, Engine, Work, main
 from cluster.bench.legs import parse_legs, speculative_config
 from cluster.config import AppArgs, PoolArgs
 from cluster.serving import free_port, start
+from cluster.serving_wait import EXECUTOR_TIMEOUT_S, until_settled
 from pilotfish import Client
 
 
@@ -35,6 +36,7 @@ class Pilotfish:
             port=free_port(),
         )
         self._client = Client(self._running.grpc_address, retries=0)
+        until_settled(self._client, EXECUTOR_TIMEOUT_S, time.sleep)
 
     def run(self, prompts: Sequence[Sequence[int]], max_tokens: int) -> list[Answer]:
         began = time.perf_counter()

@@ -32,5 +32,9 @@ def test_experts_that_drop_tokens_are_refused_by_name(config: object) -> None:
         refuse_dropping_experts(config)
 
 
-def test_experts_that_take_every_token_are_not_refused() -> None:
-    refuse_dropping_experts(MixtralConfig())
+def test_what_is_refused_is_the_capacity_and_not_the_experts() -> None:
+    config = MixtralConfig()
+    refuse_dropping_experts(config)  # every token is taken
+    config.expert_capacity = 8
+    with pytest.raises(ModelLoadError, match="expert_capacity drop tokens"):
+        refuse_dropping_experts(config)

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from cluster.demo import watch
 from cluster.demo.dataset import DatasetError, load
 from cluster.demo.legs import REMOTE, STANDARD, LegResult, run_leg
 from cluster.demo.report import Pair, rows_of, table_of
 from cluster.demo.view import ACCEPTED, coloured
 from cluster.demo.watch import DrafterLost, Sighting, require_alive
+from cluster.serving_wait import until_settled
 from pilotfish import Delta, TokenScore
 
 
@@ -182,6 +182,6 @@ class Building:
 
 def test_no_leg_starts_before_the_executor_is_settled() -> None:
     client: Any = Building(["building", "building", "native"])
-    assert watch.await_executor(client, 60.0) == "native"
+    assert until_settled(client, 60.0, lambda seconds: None) == "native"
     stuck: Any = Building(["building"])
-    assert watch.await_executor(stuck, 0.0) == "building"
+    assert until_settled(stuck, 0.0, lambda seconds: None) == "building"

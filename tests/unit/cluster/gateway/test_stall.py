@@ -42,14 +42,25 @@ async def test_a_stall_is_noticed_after_many_writes_that_ended() -> None:
 
 
 async def test_waiting_for_the_next_token_is_no_stall() -> None:
-    """Several limits long, between writes."""
+    """Several limits long, between writes; a write that hangs afterwards still is one."""
     loop = asyncio.get_running_loop()
-    async with StallLimit(0.01) as stall:
-        stall.begin()
-        stall.end()
-        until = loop.time() + 0.05
-        while loop.time() < until:
-            await asyncio.sleep(0.005)
+    waited = False
+
+    async def stream() -> None:
+        nonlocal waited
+        async with StallLimit(0.01) as stall:
+            stall.begin()
+            stall.end()
+            until = loop.time() + 0.05
+            while loop.time() < until:
+                await asyncio.sleep(0.005)
+            waited = True
+            stall.begin()
+            await asyncio.Event().wait()
+
+    with pytest.raises(Stalled):
+        await stream()
+    assert waited
 
 
 async def test_errors_and_cancellations_pass_as_they_are() -> None:
