@@ -20,6 +20,16 @@ SUCC_VOCAB = 16
 CHAT_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 
 
+BARE: dict[str, Any] = {
+    "max_position_embeddings": 512,
+    "tie_word_embeddings": False,
+    "bos_token_id": None,
+    "eos_token_id": None,
+    "pad_token_id": None,
+}
+"""A configuration without special tokens, of whatever family."""
+
+
 def make_rand(
     vocab: int = 128,
     hidden: int = 64,
@@ -88,16 +98,9 @@ def _blind(vocab: int, hidden: int, dtype: torch.dtype, **kw: Any) -> LlamaForCa
 
 
 def _build(dtype: torch.dtype, seed: int, **kw: Any) -> LlamaForCausalLM:
-    defaults: dict[str, Any] = {
-        "max_position_embeddings": 512,
-        "tie_word_embeddings": False,
-        "bos_token_id": None,
-        "eos_token_id": None,
-        "pad_token_id": None,
-    }
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = LlamaForCausalLM(LlamaConfig(**{**defaults, **kw}))
+        model = LlamaForCausalLM(LlamaConfig(**{**BARE, **kw}))
     return model.to(dtype).eval()
 
 

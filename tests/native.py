@@ -25,6 +25,7 @@ from actors.engine.native.build import find_compiler, load
 from actors.engine.native.library import Library
 from actors.engine.native.target import NativeTarget
 from actors.engine.target import Target
+from tests.models import BARE
 
 needs_compiler = pytest.mark.skipif(not find_compiler(), reason="no C++ compiler")
 
@@ -68,12 +69,8 @@ def make_model(kind: str, dtype: torch.dtype, seed: int = 0) -> Any:
         "num_attention_heads": 4,
         "num_key_value_heads": 2,
         "head_dim": 16,
-        "max_position_embeddings": 512,
         "initializer_range": 0.3,
-        "tie_word_embeddings": False,
-        "bos_token_id": None,
-        "eos_token_id": None,
-        "pad_token_id": None,
+        **BARE,
     }
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -17,7 +17,8 @@ from cluster.bench.loads import Load, offer
 from cluster.bench.positions import Counts, between
 from cluster.bench.sample import Recorder, Sample, error_line
 from cluster.bench.schedule import Cell
-from cluster.bench.watch import Sighting, refusal
+from cluster.bench.watch import refusal
+from cluster.sighting import Sighting
 from pilotfish import Delta, GenerateOptions, PilotfishError
 
 Clock = Callable[[], float]

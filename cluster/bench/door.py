@@ -13,7 +13,7 @@ from cluster.bench.dataset import Prompt
 from cluster.bench.errors import BenchError
 from cluster.bench.positions import Counts, parse
 from cluster.bench.servers import Server
-from cluster.bench.watch import Sighting, sighting
+from cluster.sighting import Sighting, sighting
 from pilotfish import AsyncClient, Delta, GenerateOptions
 
 

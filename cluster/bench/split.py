@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cluster.bench.attempt import Attempt
-from cluster.bench.watch import Sighting
+from cluster.sighting import Sighting
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from cluster.demo.dataset import DatasetError, Prompt, load
 from cluster.demo.legs import REMOTE, STANDARD, run_leg
 from cluster.demo.report import Pair, rows_of, table_of
 from cluster.serving_wait import EXECUTOR_TIMEOUT_S, ServingError, until_settled
+from cluster.sighting import Sighting, sighting
 from pilotfish import Client, PilotfishError
 
 MODEL = "smollm2"
@@ -107,7 +108,7 @@ def _show(client: Client, questions: list[Prompt], options: DemoOptions, console
     if options.kill_drafter:
         watch.kill(before.drafter_pids[0])
         console.print(f"killed the drafter's process, pid {before.drafter_pids[0]}")
-    watch.require_alive(watch.sight(client), since=before)
+    watch.require_alive(sighting(client.status()), since=before)
     dtype = client.models()[0].dtype
     with console.status("the native executor is compiled"):
         executor = until_settled(client, EXECUTOR_TIMEOUT_S, time.sleep)
@@ -122,8 +123,8 @@ def _show(client: Client, questions: list[Prompt], options: DemoOptions, console
     for number, question in enumerate(questions, 1):
         view.heading(console, number, len(questions), question)
         pairs.append(_pair(client, question, options.max_tokens, number % 2 == 0, console))
-        watch.require_alive(watch.sight(client), since=before)
-    return _account(pairs, before, watch.sight(client), dtype, console)
+        watch.require_alive(sighting(client.status()), since=before)
+    return _account(pairs, before, sighting(client.status()), dtype, console)
 
 
 def _pair(
@@ -145,16 +146,16 @@ def _pair(
 
 
 def _account(
-    pairs: list[Pair], before: watch.Sighting, after: watch.Sighting, dtype: str, console: Console
+    pairs: list[Pair], before: Sighting, after: Sighting, dtype: str, console: Console
 ) -> int:
     rows = rows_of(pairs)
     console.print(table_of(rows, "Standard decode and remote drafting, greedy, one client"))
-    sent = after.frames_sent - before.frames_sent
-    received = after.frames_received - before.frames_received
+    sent = after.sent - before.sent
+    received = after.received - before.received
     console.print(
         f"verifier pid {after.verifier_pids[0]}, drafter pid {after.drafter_pids[0]}; frames to "
-        f"the drafter {sent}, back {received}; blocks used {after.blocks_used}, stale "
-        f"{after.blocks_stale}, late {after.blocks_late}; {rows[-1].remote_share:.0%} of the "
+        f"the drafter {sent}, back {received}; blocks used {after.used}, stale "
+        f"{after.stale}, late {after.late}; {rows[-1].remote_share:.0%} of the "
         "tokens came from accepted remote blocks"
     )
     differing = [p for p in pairs if p.first_difference is not None]

@@ -5,42 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import time
-from dataclasses import dataclass
 
+from cluster.sighting import Sighting, sighting
 from pilotfish import Client
 
 
 class DrafterLost(Exception):
     """Remote drafting did not happen; says what was found instead."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sighting:
-    """Who runs, as the verifiers and the policy see it, and what has crossed the wire so far."""
-
-    verifier_pids: tuple[int, ...]
-    drafter_pids: tuple[int, ...]
-    links_up: int
-    frames_sent: int
-    frames_received: int
-    blocks_used: int
-    blocks_stale: int
-    blocks_late: int
-
-
-def sight(client: Client) -> Sighting:
-    status = client.status()
-    links = [link for verifier in status.verifiers for link in verifier.links]
-    return Sighting(
-        verifier_pids=tuple(v.pid for v in status.verifiers),
-        drafter_pids=tuple(sorted(d.pid for d in status.drafters)),
-        links_up=sum(link.up for link in links),
-        frames_sent=sum(link.frames_sent for link in links),
-        frames_received=sum(link.frames_received for link in links),
-        blocks_used=sum(link.blocks_used for link in links),
-        blocks_stale=sum(link.blocks_stale for link in links),
-        blocks_late=sum(link.blocks_late for link in links),
-    )
 
 
 def require_alive(now: Sighting, since: Sighting | None = None) -> None:
@@ -63,7 +34,7 @@ def await_alive(client: Client, timeout_s: float) -> Sighting:
     """The first sighting with a drafter up and connected; raises DrafterLost after timeout_s."""
     deadline = time.monotonic() + timeout_s
     while True:
-        now = sight(client)
+        now = sighting(client.status())
         try:
             require_alive(now)
         except DrafterLost:

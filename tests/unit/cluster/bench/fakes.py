@@ -13,7 +13,7 @@ from cluster.bench.loads import Load
 from cluster.bench.positions import Counts
 from cluster.bench.sample import Event, Sample
 from cluster.bench.schedule import Cell, Setting
-from cluster.bench.watch import Sighting
+from cluster.sighting import Sighting
 from pilotfish import Delta, GenerateOptions, Speculation, UnavailableError, Usage
 
 REMOTE = Leg("suffix:4@remote", "suffix", None, "remote", 4)

@@ -12,7 +12,7 @@ from cluster.bench.sample import Recorder
 from cluster.bench.split import split_of
 from cluster.bench.stats import Pair, ratio, spread
 from cluster.bench.summary import acceptance_length, summarise
-from cluster.bench.watch import Sighting
+from cluster.sighting import Sighting
 from pilotfish import Delta, Speculation, Usage
 from tests.unit.cluster.bench.fakes import (
     REMOTE,

@@ -14,7 +14,8 @@ from cluster.bench.loads import Load
 from cluster.bench.schedule import Cell, Setting, schedule
 from cluster.bench.servers import Server
 from cluster.bench.session import bar, measure_all
-from cluster.bench.watch import Sighting, refusal
+from cluster.bench.watch import refusal
+from cluster.sighting import Sighting
 from tests.unit.cluster.bench.fakes import (
     COLOCATED,
     REMOTE,

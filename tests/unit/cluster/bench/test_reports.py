@@ -25,8 +25,8 @@ from cluster.bench.pareto import front, points
 from cluster.bench.record import Record, Workload, read, write
 from cluster.bench.servers import Server
 from cluster.bench.stop import Stop
-from cluster.bench.watch import Sighting
 from cluster.serving_wait import Interrupted
+from cluster.sighting import Sighting
 from tests.unit.cluster.bench.fakes import REMOTE, STANDARD, make_attempt, make_sample
 
 HERE = Machine("CPU <9>", 2, 24, (), "Linux")

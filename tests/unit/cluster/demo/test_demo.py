@@ -18,8 +18,9 @@ from cluster.demo.dataset import DatasetError, load
 from cluster.demo.legs import REMOTE, STANDARD, LegResult, run_leg
 from cluster.demo.report import Pair, rows_of, table_of
 from cluster.demo.view import ACCEPTED, coloured
-from cluster.demo.watch import DrafterLost, Sighting, require_alive
+from cluster.demo.watch import DrafterLost, require_alive
 from cluster.serving_wait import until_settled
+from cluster.sighting import Sighting
 from pilotfish import Delta, TokenScore
 
 
@@ -41,7 +42,7 @@ def make_leg(ids: tuple[int, ...] = (1, 2, 3, 4, 5), **keywords: object) -> LegR
 
 
 def make_sighting(**keywords: object) -> Sighting:
-    sighting = Sighting((1,), (os.getpid(),), 1, 10, 10, 5, 0, 0)
+    sighting = Sighting((1,), (os.getpid(),), links_up=1, sent=10, received=10, used=5)
     return replace(sighting, **keywords)
 
 
