@@ -45,6 +45,11 @@ class SessionKV:
         values[:, offset:end] = value
         return keys[:, :end], values[:, :end]
 
+    def read(self, layer: int, stop: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Views of rows 0 … stop-1, which have been written."""
+        keys, values = self._layers[layer]
+        return keys[:, :stop], values[:, :stop]
+
     @property
     def rows(self) -> int:
         """Rows there is memory for."""
