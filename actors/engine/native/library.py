@@ -8,7 +8,7 @@ from typing import Any
 
 from actors.engine.errors import EngineError
 
-ABI = 2
+ABI = 3
 FAULTS = {
     1: "a position lies outside max_model_len",
     2: "a token id is outside the vocabulary",
@@ -53,6 +53,15 @@ class Step(ctypes.Structure):
     )
 
 
+class Linear(ctypes.Structure):
+    """PilotfishLinear."""
+
+    _fields_ = (
+        *((name, _I) for name in ("rounds", "inner", "outer")),
+        *((name, _P) for name in ("packed", "bias")),
+    )
+
+
 class Library:
     """The functions of a compiled library. Calls release the interpreter lock."""
 
@@ -66,6 +75,9 @@ class Library:
         self._declare("pilotfish_create", _P, ctypes.POINTER(Model), ctypes.POINTER(Layer), _I)
         self._declare("pilotfish_destroy", None, _P)
         self._declare("pilotfish_forward", _I, _P, ctypes.POINTER(Step))
+        self._declare("pilotfish_multiplier", _P, _I)
+        self._declare("pilotfish_multiplier_end", None, _P)
+        self._declare("pilotfish_linear", _I, _P, ctypes.POINTER(Linear), _I, _P, _I, _P)
 
     def _declare(self, name: str, result: Any, *arguments: Any) -> None:
         function = getattr(self._dll, name)
@@ -86,3 +98,20 @@ class Library:
         """Raises EngineError, with nothing written, for what FAULTS names."""
         if fault := int(self._dll.pilotfish_forward(executor, step)):
             raise EngineError(FAULTS.get(fault, f"fault {fault} of the executor"))
+
+    def multiplier(self, threads: int) -> int:
+        """Threads for `linear`. Raises EngineError where they cannot be had."""
+        made = self._dll.pilotfish_multiplier(threads)
+        if not made:
+            raise EngineError(f"there is no memory, or there are no {threads} threads to be had")
+        return int(made)
+
+    def end_multiplier(self, multiplier: int) -> None:
+        self._dll.pilotfish_multiplier_end(multiplier)
+
+    def linear(
+        self, multiplier: int, linear: Linear, rows: int, x: int, stride: int, out: int
+    ) -> None:
+        """x, out: addresses of float32 [rows, stride] and [rows, outer padded to panels]."""
+        if self._dll.pilotfish_linear(multiplier, linear, rows, x, stride, out):
+            raise EngineError(FAULTS[3])

@@ -59,6 +59,15 @@ struct PilotfishStep {
   void* features;      // bfloat16 [slots][taps * hidden], or null
 };
 
+// One linear map, out = x W + bias.
+struct PilotfishLinear {
+  int64_t rounds;  // weights in 1: bfloat16, 0: float32; everything else is float32
+  int64_t in;
+  int64_t out;
+  const void* packed;  // [in → out]
+  const float* bias;   // padded to panels, or null
+};
+
 int64_t pilotfish_abi();
 // Null where the machine has no memory or no threads for it.
 void* pilotfish_create(const PilotfishModel*, const PilotfishLayer*, int64_t threads);
@@ -66,4 +75,11 @@ void pilotfish_destroy(void*);
 // 0; or, with nothing written, 1: a position outside the table, 2: a token outside the vocabulary,
 // 3: no memory for so many rows.
 int64_t pilotfish_forward(void*, const PilotfishStep*);
+
+// Threads for linear maps; null where there is no memory or no threads for it.
+void* pilotfish_multiplier(int64_t threads);
+void pilotfish_multiplier_end(void*);
+// x [rows][stride], out [rows][out padded to 16]. 0, or 3 as above.
+int64_t pilotfish_linear(void*, const PilotfishLinear*, int64_t rows, const float* x,
+                         int64_t stride, float* out);
 }
