@@ -1,8 +1,8 @@
 """Records and the wire's messages, both ways. Whatever a peer controls is checked here, before
 anything is allocated for it.
 
-bf16 tensors travel as raw little-endian bytes: one copy in, one copy out. torch is imported only
-where a tensor is at hand, so that gateways and drafters of tokens alone never load it.
+Tensors travel as raw little-endian bytes: one copy in, one copy out. torch is imported only where
+a tensor is at hand, so that gateways and drafters of tokens alone never load it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 
 from actors.contracts import Commit, DrafterInfo, OpenSession, Proposal, SessionKey
 from actors.exchange.compat import Compat
+from actors.exchange.law_codec import law_to_pb
 from actors.exchange.limits import MAX_COMMIT, MAX_DETAIL, MAX_REQUEST_ID, Limits
 from actors.exchange.sink import Trace
+from actors.exchange.wire_error import WireError, check
 from actors.sampling.params import (
     MAX_REPETITION_PENALTY,
     MIN_REPETITION_PENALTY,
@@ -25,19 +27,13 @@ from pilotfish.v1 import common_pb2, exchange_pb2
 if TYPE_CHECKING:
     import torch
 
-_DTYPES = {"bf16": "bfloat16", "f32": "float32"}  # the wire's name -> torch's
+_DTYPES = {"bf16": "bfloat16", "f32": "float32", "f8e4m3x64": "uint8"}  # wire's name -> torch's
+_BYTES = {"bf16": 2, "f32": 4, "f8e4m3x64": 1}
+_FP8 = "f8e4m3x64"  # rows packed by `actors.exchange.fp8`
 _NAMES = {f"torch.{theirs}": name for name, theirs in _DTYPES.items()}
 _MAX_BIASES = 1024
 _MAX_STOP_IDS = 1024
 _MAX_LOGPROBS = 1024
-
-
-class WireError(ValueError):
-    """A message that cannot be taken. `field` names the part that is wrong."""
-
-    def __init__(self, field: str, problem: str) -> None:
-        super().__init__(f"{field}: {problem}")
-        self.field = field
 
 
 # ---------------------------------------------------------------------------------- sampling
@@ -64,23 +60,23 @@ def sampling_to_pb(params: SamplingParams) -> common_pb2.Sampling:
 
 def sampling_from_pb(message: common_pb2.Sampling) -> SamplingParams:
     """Raises WireError with the field's name. No field has an implied default."""
-    _check(0.0 <= message.temperature < math.inf, "temperature", "must be finite and at least 0")
-    _check(0.0 < message.top_p <= 1.0, "top_p", "must be in (0, 1]")
-    _check(0.0 <= message.min_p <= 1.0, "min_p", "must be in [0, 1]")
-    _check(
+    check(0.0 <= message.temperature < math.inf, "temperature", "must be finite and at least 0")
+    check(0.0 < message.top_p <= 1.0, "top_p", "must be in (0, 1]")
+    check(0.0 <= message.min_p <= 1.0, "min_p", "must be in [0, 1]")
+    check(
         MIN_REPETITION_PENALTY <= message.repetition_penalty <= MAX_REPETITION_PENALTY,
         "repetition_penalty",
         f"must be in [{MIN_REPETITION_PENALTY:g}, {MAX_REPETITION_PENALTY:g}]",
     )
     for name in ("presence_penalty", "frequency_penalty"):
-        _check(math.isfinite(getattr(message, name)), name, "must be finite")
-    _check(len(message.logit_bias) <= _MAX_BIASES, "logit_bias", f"more than {_MAX_BIASES}")
-    _check(all(math.isfinite(b.bias) for b in message.logit_bias), "logit_bias", "must be finite")
-    _check(
+        check(math.isfinite(getattr(message, name)), name, "must be finite")
+    check(len(message.logit_bias) <= _MAX_BIASES, "logit_bias", f"more than {_MAX_BIASES}")
+    check(all(math.isfinite(b.bias) for b in message.logit_bias), "logit_bias", "must be finite")
+    check(
         len(message.stop_token_ids) <= _MAX_STOP_IDS, "stop_token_ids", f"more than {_MAX_STOP_IDS}"
     )
     wants_logprobs = message.HasField("logprobs")
-    _check(
+    check(
         not wants_logprobs or message.logprobs <= _MAX_LOGPROBS,
         "logprobs",
         f"more than {_MAX_LOGPROBS}",
@@ -107,7 +103,8 @@ def sampling_from_pb(message: common_pb2.Sampling) -> SamplingParams:
 
 
 def tensor_to_pb(rows: torch.Tensor, message: common_pb2.Tensor | None = None) -> common_pb2.Tensor:
-    """Any device and layout; dtypes without a name on the wire are sent as bf16."""
+    """Any device and layout; dtypes without a name on the wire are sent as bf16, uint8 is what
+    `fp8.pack` made."""
     if message is None:
         message = common_pb2.Tensor()
     rows = rows.detach()
@@ -129,19 +126,31 @@ def tensor_from_pb(
     """A [rows, columns] tensor of its own memory. Raises WireError."""
     if message.dtype not in _DTYPES:
         raise WireError("dtype", f"{message.dtype[:16]!r} is not one of {', '.join(_DTYPES)}")
-    _check(len(message.shape) == 2, "shape", f"has {len(message.shape)} dimensions, not 2")
+    check(len(message.shape) == 2, "shape", f"has {len(message.shape)} dimensions, not 2")
     height, width = message.shape
-    _check(rows is None or height == rows, "shape", f"{height} rows where {rows} belong")
-    _check(height <= max_rows, "shape", f"{height} rows, at most {max_rows} are taken")
-    _check(0 < width <= max_columns, "shape", f"{width} columns, at most {max_columns} are taken")
-    expected = height * width * (4 if message.dtype == "f32" else 2)
-    _check(len(message.data) == expected, "data", f"{len(message.data)} bytes, not {expected}")
+    check(rows is None or height == rows, "shape", f"{height} rows where {rows} belong")
+    check(height <= max_rows, "shape", f"{height} rows, at most {max_rows} are taken")
+    check(0 < width <= max_columns, "shape", f"{width} columns, at most {max_columns} are taken")
+    expected = height * width * _BYTES[message.dtype]
+    check(len(message.data) == expected, "data", f"{len(message.data)} bytes, not {expected}")
     import torch
 
     dtype: torch.dtype = getattr(torch, _DTYPES[message.dtype])
-    if not expected:
-        return torch.empty((height, width), dtype=dtype)
-    return torch.frombuffer(bytearray(message.data), dtype=dtype).view(height, width)
+    if expected:
+        tensor = torch.frombuffer(bytearray(message.data), dtype=dtype).view(height, width)
+    else:
+        tensor = torch.empty((height, width), dtype=dtype)
+    return _unpacked(tensor) if message.dtype == _FP8 else tensor
+
+
+def _unpacked(rows: torch.Tensor) -> torch.Tensor:
+    """bf16 rows of what came in fp8."""
+    from actors.exchange import fp8
+
+    try:
+        return fp8.unpack(rows)
+    except ValueError as error:
+        raise WireError("shape", str(error)) from error
 
 
 # ---------------------------------------------------------------------------------- sessions
@@ -176,9 +185,9 @@ def open_to_pb(
 
 def open_from_pb(message: exchange_pb2.Open, key: SessionKey, limits: Limits) -> OpenSession:
     """Without features. Raises WireError."""
-    _check(len(message.tokens) > 0, "tokens", "an Open holds the whole committed prefix, not none")
+    check(len(message.tokens) > 0, "tokens", "an Open holds the whole committed prefix, not none")
     tokens = _tokens(message.tokens, limits.max_tokens, limits.vocab_size)
-    _check(message.prompt_len <= len(tokens), "prompt_len", f"more than the {len(tokens)} tokens")
+    check(message.prompt_len <= len(tokens), "prompt_len", f"more than the {len(tokens)} tokens")
     sampling = sampling_from_pb(message.sampling)
     tenant = message.tenant[:MAX_REQUEST_ID]
     return OpenSession(key, tokens, sampling, tenant, prompt_len=message.prompt_len)
@@ -227,6 +236,7 @@ def block_to_pb(proposal: Proposal, round: int, draft_us: int, queue_us: int) ->
         confidence=proposal.confidence,
         draft_us=min(draft_us, 0xFFFFFFFF),
         queue_us=min(queue_us, 0xFFFFFFFF),
+        law=law_to_pb(proposal.law) if proposal.law else None,
     )
 
 
@@ -292,8 +302,3 @@ def _tokens(tokens: Sequence[int], most: int, vocab_size: int) -> tuple[int, ...
     if vocab_size and max(ids) >= vocab_size:
         raise WireError("tokens", f"id {max(ids)} of a vocabulary of {vocab_size}")
     return ids
-
-
-def _check(good: bool, field: str, problem: str) -> None:
-    if not good:
-        raise WireError(field, problem)
