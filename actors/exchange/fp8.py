@@ -30,13 +30,13 @@ def pack(rows: torch.Tensor) -> torch.Tensor:
     1/2^10 of its group's largest."""
     count, channels = rows.shape
     packed_width(channels)
-    groups = rows.float().view(count, -1, GROUP)
+    groups = rows.float().view(count, channels // GROUP, GROUP)
     scales = (groups.abs().amax(-1) / _LARGEST).bfloat16()
     # A scale that was rounded down would put the largest value beyond the format's end.
     safe = scales.float().clamp(min=torch.finfo(torch.bfloat16).tiny)[..., None]
     values = (groups / safe).clamp(-_LARGEST, _LARGEST).to(torch.float8_e4m3fn)
     return torch.cat(
-        (values.view(torch.uint8).view(count, channels), scales.view(torch.uint8).view(count, -1)),
+        (values.view(torch.uint8).view(count, channels), scales.view(torch.uint8)),
         1,
     )
 
@@ -48,5 +48,5 @@ def unpack(packed: torch.Tensor) -> torch.Tensor:
         raise ValueError(f"{packed.shape[1]} bytes are no row of whole groups")
     values = packed[:, :channels].contiguous().view(torch.float8_e4m3fn).float()
     scales = packed[:, channels:].contiguous().view(torch.bfloat16).float()
-    groups = values.view(packed.shape[0], -1, GROUP) * scales[..., None]
+    groups = values.view(packed.shape[0], channels // GROUP, GROUP) * scales[..., None]
     return groups.view(packed.shape[0], channels).bfloat16()
