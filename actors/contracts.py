@@ -9,9 +9,10 @@ hidden states of committed rows, bf16, shape [rows, len(taps) * hidden].
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
+from actors.sampling.law import TokenLaw
 from actors.sampling.params import SamplingParams
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ class DrafterInfo:
 
     vocab_size, max_context, max_block: 0 means any. taps: indices into transformers'
     `hidden_states`, pre-norm (0 is the embedding output).
+    gives_law: each sampled block comes with the law that its tokens were drawn from, drawn
+    independently of the target's noise, and with as many tokens as were asked for where it can:
+    what rules that weigh laws need (DESIGN §5).
     weight_bytes: what its weights take on its device. token_bytes: what it keeps there for each
     committed token of a session, at most; whoever shares the device leaves room for it.
     """
@@ -95,13 +99,17 @@ class DraftRequest:
 @dataclass(frozen=True, slots=True)
 class Proposal:
     """tokens[i] is proposed for position base_len + i. May be shorter than asked, or empty; cold
-    says that it is empty because the prompt is still being read."""
+    says that it is empty because the prompt is still being read.
+
+    law: what each token was really drawn from, one a token; None for tokens that what precedes
+    them fixes. With a law the length must not depend on the tokens (S16)."""
 
     key: SessionKey
     base_len: int
     tokens: tuple[int, ...]
     confidence: tuple[float, ...] | None = None
     cold: bool = False
+    law: tuple[TokenLaw, ...] | None = None
 
 
 class Drafter(Protocol):
@@ -168,12 +176,21 @@ class SessionView(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A block ready for verification: it starts at the request's committed length."""
+    """A block ready for verification: it starts at the request's committed length. law: see
+    `Proposal`."""
 
     tokens: tuple[int, ...]
     mechanism: str
     remote: bool
     draft_us: int = 0
+    law: tuple[TokenLaw, ...] | None = None
+
+    def cut(self, length: int) -> Draft:
+        """Its first `length` tokens."""
+        if len(self.tokens) <= length:
+            return self
+        law = None if self.law is None else self.law[:length]
+        return replace(self, tokens=self.tokens[:length], law=law)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,8 @@ from actors.exchange.compat import Compat
 from actors.exchange.law_codec import law_to_pb
 from actors.exchange.limits import MAX_COMMIT, MAX_DETAIL, MAX_REQUEST_ID, Limits
 from actors.exchange.sink import Trace
-from actors.exchange.wire_error import WireError, check
+from actors.exchange.wire_error import WireError
+from actors.exchange.wire_error import check as _check
 from actors.sampling.params import (
     MAX_REPETITION_PENALTY,
     MIN_REPETITION_PENALTY,
@@ -60,23 +61,23 @@ def sampling_to_pb(params: SamplingParams) -> common_pb2.Sampling:
 
 def sampling_from_pb(message: common_pb2.Sampling) -> SamplingParams:
     """Raises WireError with the field's name. No field has an implied default."""
-    check(0.0 <= message.temperature < math.inf, "temperature", "must be finite and at least 0")
-    check(0.0 < message.top_p <= 1.0, "top_p", "must be in (0, 1]")
-    check(0.0 <= message.min_p <= 1.0, "min_p", "must be in [0, 1]")
-    check(
+    _check(0.0 <= message.temperature < math.inf, "temperature", "must be finite and at least 0")
+    _check(0.0 < message.top_p <= 1.0, "top_p", "must be in (0, 1]")
+    _check(0.0 <= message.min_p <= 1.0, "min_p", "must be in [0, 1]")
+    _check(
         MIN_REPETITION_PENALTY <= message.repetition_penalty <= MAX_REPETITION_PENALTY,
         "repetition_penalty",
         f"must be in [{MIN_REPETITION_PENALTY:g}, {MAX_REPETITION_PENALTY:g}]",
     )
     for name in ("presence_penalty", "frequency_penalty"):
-        check(math.isfinite(getattr(message, name)), name, "must be finite")
-    check(len(message.logit_bias) <= _MAX_BIASES, "logit_bias", f"more than {_MAX_BIASES}")
-    check(all(math.isfinite(b.bias) for b in message.logit_bias), "logit_bias", "must be finite")
-    check(
+        _check(math.isfinite(getattr(message, name)), name, "must be finite")
+    _check(len(message.logit_bias) <= _MAX_BIASES, "logit_bias", f"more than {_MAX_BIASES}")
+    _check(all(math.isfinite(b.bias) for b in message.logit_bias), "logit_bias", "must be finite")
+    _check(
         len(message.stop_token_ids) <= _MAX_STOP_IDS, "stop_token_ids", f"more than {_MAX_STOP_IDS}"
     )
     wants_logprobs = message.HasField("logprobs")
-    check(
+    _check(
         not wants_logprobs or message.logprobs <= _MAX_LOGPROBS,
         "logprobs",
         f"more than {_MAX_LOGPROBS}",
@@ -126,13 +127,13 @@ def tensor_from_pb(
     """A [rows, columns] tensor of its own memory. Raises WireError."""
     if message.dtype not in _DTYPES:
         raise WireError("dtype", f"{message.dtype[:16]!r} is not one of {', '.join(_DTYPES)}")
-    check(len(message.shape) == 2, "shape", f"has {len(message.shape)} dimensions, not 2")
+    _check(len(message.shape) == 2, "shape", f"has {len(message.shape)} dimensions, not 2")
     height, width = message.shape
-    check(rows is None or height == rows, "shape", f"{height} rows where {rows} belong")
-    check(height <= max_rows, "shape", f"{height} rows, at most {max_rows} are taken")
-    check(0 < width <= max_columns, "shape", f"{width} columns, at most {max_columns} are taken")
+    _check(rows is None or height == rows, "shape", f"{height} rows where {rows} belong")
+    _check(height <= max_rows, "shape", f"{height} rows, at most {max_rows} are taken")
+    _check(0 < width <= max_columns, "shape", f"{width} columns, at most {max_columns} are taken")
     expected = height * width * _BYTES[message.dtype]
-    check(len(message.data) == expected, "data", f"{len(message.data)} bytes, not {expected}")
+    _check(len(message.data) == expected, "data", f"{len(message.data)} bytes, not {expected}")
     import torch
 
     dtype: torch.dtype = getattr(torch, _DTYPES[message.dtype])
@@ -185,9 +186,9 @@ def open_to_pb(
 
 def open_from_pb(message: exchange_pb2.Open, key: SessionKey, limits: Limits) -> OpenSession:
     """Without features. Raises WireError."""
-    check(len(message.tokens) > 0, "tokens", "an Open holds the whole committed prefix, not none")
+    _check(len(message.tokens) > 0, "tokens", "an Open holds the whole committed prefix, not none")
     tokens = _tokens(message.tokens, limits.max_tokens, limits.vocab_size)
-    check(message.prompt_len <= len(tokens), "prompt_len", f"more than the {len(tokens)} tokens")
+    _check(message.prompt_len <= len(tokens), "prompt_len", f"more than the {len(tokens)} tokens")
     sampling = sampling_from_pb(message.sampling)
     tenant = message.tenant[:MAX_REQUEST_ID]
     return OpenSession(key, tokens, sampling, tenant, prompt_len=message.prompt_len)

@@ -11,6 +11,8 @@ MAX_RECEIVE_BYTES = 8 << 20
 MAX_REQUEST_ID = 256
 MAX_DETAIL = 512
 MAX_BLOCK = 64
+MAX_LAW = 1024
+"""Ids in the law of one drafted token: a block of MAX_BLOCK stays within a frame."""
 MAX_COMMIT = 4096
 """Tokens of one Commit."""
 

@@ -15,7 +15,6 @@ from functools import partial
 from actors.contracts import SessionKey
 from actors.exchange.bell import Bell
 from actors.exchange.codec import (
-    WireError,
     commit_from_pb,
     fault_to_pb,
     key_from_pb,
@@ -24,6 +23,7 @@ from actors.exchange.codec import (
 )
 from actors.exchange.limits import MAX_DETAIL, Limits
 from actors.exchange.sink import Span, Trace
+from actors.exchange.wire_error import WireError
 from actors.exchange.worker import Batch, DraftWorker
 from pilotfish.v1 import exchange_pb2 as pb
 

@@ -1,9 +1,10 @@
 """Verification: what the target itself writes, compared with what was drafted (DESIGN §5).
 
-Each span is one request's rows of a step. Row 0 chooses y0; while the block's token equals y the
-walk goes on; the first y that differs, or the row after a wholly accepted block, is the commit. A
-row's y depends on the target, the prefix, the parameters and the seed alone, so the block decides
-how many tokens come out and never which.
+Each span is one request's rows of a step. Under `greedy` and `coupled` row 0 chooses y0; while the
+block's token equals y the walk goes on; the first y that differs, or the row after a wholly
+accepted block, is the commit. A row's y depends on the target, the prefix, the parameters and the
+seed alone, so the block decides how many tokens come out and never which. Under `rejection` and
+`block` (`weigh`) it has a say in which, and their law is the target's all the same.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ from dataclasses import dataclass
 import torch
 
 from actors.sampling.choose import BadLogits, check_top, choose
+from actors.sampling.law import TokenLaw
 from actors.sampling.logprobs import TokenScores, scores
 from actors.sampling.params import SamplingParams
 from actors.sampling.processors import Processors, must_process
 from actors.sampling.rank import first_max
+from actors.sampling.rules import DEFAULT, Rule, weighs_laws
+from actors.sampling.weigh import weigh
 
 __all__ = ["Span", "TokenScores", "Verdict", "decide"]
 
@@ -27,7 +31,8 @@ class Span:
     """Rows start … start+len(block) of the step's logits belong to one request.
 
     block: drafted ids, any integers. tokens: committed ids, prompt and output; row i decides the
-    token at absolute position len(tokens) + i.
+    token at absolute position len(tokens) + i. laws: what the block's tokens were drawn from, or
+    None; only rules that weigh laws read them.
     """
 
     start: int
@@ -36,6 +41,8 @@ class Span:
     tokens: Sequence[int]
     prompt_len: int
     eos_ids: frozenset[int]
+    laws: Sequence[TokenLaw] | None = None
+    rule: Rule = DEFAULT
 
     @property
     def end(self) -> int:
@@ -50,10 +57,20 @@ class Span:
         """Every row's token is the argmax of its raw logits."""
         return self.params.greedy and not must_process(self.params, self.output_len)
 
+    @property
+    def weighed(self) -> bool:
+        """Drafts are accepted by the ratio of two laws."""
+        return weighs_laws(self.rule) and not self.params.greedy
+
+    def processors(self) -> Processors:
+        """At row 0."""
+        return Processors(self.params, self.tokens, self.prompt_len, self.eos_ids, self.output_len)
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """tokens: the accepted drafts and one token of the target's own; empty with an error.
+    """tokens: the accepted drafts and one token of the target's own; empty with an error. Of a
+    block that a broken row cuts short the last token accepted counts as the target's own.
 
     logprobs: one entry a token when asked for. error: why row 0 cannot decide; of this request
     alone. invalid: drafted ids outside the vocabulary, which are never accepted (S42).
@@ -91,15 +108,20 @@ def _tops(logits: torch.Tensor, spans: Sequence[Span]) -> dict[int, tuple[float,
 
 
 def _verdict(logits: torch.Tensor, span: Span, tops: dict[int, tuple[float, int]]) -> Verdict:
-    """Walks one span, lazily: rows past the first mismatch are never drawn."""
+    """Walks one span, lazily: rows past the first mismatch are never drawn (but `block`, which
+    decides about a block as one, reads them)."""
     vocab = logits.shape[1]
     invalid = sum(not 0 <= token < vocab for token in span.block)
     written: list[int] = []
     try:
-        for token, drafted in zip(_choices(logits, span, tops), (*span.block, None), strict=True):
-            written.append(token)
-            if token != drafted:
-                break
+        if span.weighed:
+            written = _weighed(logits, span)
+        else:
+            choices = _choices(logits, span, tops)
+            for token, drafted in zip(choices, (*span.block, None), strict=True):
+                written.append(token)
+                if token != drafted:
+                    break
     except BadLogits as error:
         if not written:
             return Verdict(0, (), error=str(error), invalid=invalid)
@@ -120,8 +142,15 @@ def _choices(logits: torch.Tensor, span: Span, tops: dict[int, tuple[float, int]
             check_top(top, position)
             yield token
         return
-    process = Processors(span.params, span.tokens, span.prompt_len, span.eos_ids, span.output_len)
+    process = span.processors()
     for position, row in enumerate(rows, len(span.tokens)):
         token = choose(logits[row], process, span.params, position)
         yield token
         process.advance(token)
+
+
+def _weighed(logits: torch.Tensor, span: Span) -> list[int]:
+    """What the span writes where laws are weighed. Raises BadLogits."""
+    rows, process = logits[span.start : span.end], span.processors()
+    base = len(span.tokens)
+    return weigh(rows, span.block, span.laws, process, span.params, base, span.rule)

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from actors.contracts import Commit, DrafterInfo, OpenSession, Proposal, SessionKey
 from actors.exchange import codec
-from actors.exchange.codec import WireError
 from actors.exchange.compat import Compat
 from actors.exchange.frames import (
     ROOM,
@@ -20,6 +19,7 @@ from actors.exchange.frames import (
 )
 from actors.exchange.limits import MAX_BLOCK, MAX_COMMIT, MAX_FRAME_BYTES, Limits
 from actors.exchange.sessions import merge
+from actors.exchange.wire_error import WireError
 from actors.sampling.params import MAX_SEED, SamplingParams
 from pilotfish.v1 import common_pb2
 from pilotfish.v1 import exchange_pb2 as pb
