@@ -76,7 +76,7 @@ class EagleLayer(nn.Module):
 class EagleModel(nn.Module):
     """Tensor names as in speculators' checkpoints: `layers.0` is the two-wide layer.
 
-    The embedding stays outside: it is the target's, or a table of the draft's own.
+    Embedding and head stay outside (`Ends`): the target's, or the drafter's own.
     """
 
     def __init__(self, spec: EagleSpec) -> None:
@@ -97,7 +97,6 @@ class EagleModel(nn.Module):
             for i in range(spec.layers)
         )
         self.norm = RMSNorm(layer.hidden, layer.eps, layer.norm_offset)
-        self.lm_head = nn.Linear(layer.hidden, spec.draft_vocab, bias=False)
         self.rope = Rope(layer)
 
     def fuse(self, features: torch.Tensor) -> torch.Tensor:
@@ -137,7 +136,7 @@ class EagleModel(nn.Module):
         out: torch.Tensor = self.norm(z) if self.spec.norm_output else z
         return out
 
-    def logits(self, z: torch.Tensor) -> torch.Tensor:
-        """[..., draft_vocab] of pre-norm states z."""
-        out: torch.Tensor = self.lm_head(self.norm(z))
+    def output(self, z: torch.Tensor) -> torch.Tensor:
+        """What the head reads, [..., hidden], of states z."""
+        out: torch.Tensor = self.norm(z)
         return out
