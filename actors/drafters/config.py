@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from actors.sampling.rules import DEFAULT, Rule
+
 Option = str | int | float | bool
 
 
@@ -17,6 +19,7 @@ class DrafterConfig:
     model: draft_model: a Hugging Face id or folder; custom_class: module:Class.
     options: custom_class: keyword arguments of the class.
     num_speculative_tokens: the longest block ever asked for.
+    rejection_sample_method: the acceptance rule; where it weighs laws, sampled drafts bring theirs.
     suffix_decoding_max_cached_requests: finished responses that stay in the shared trees of all
         tenants together; 0 is off. suffix_decoding_max_cached_tokens bounds their sum.
     suffix_decoding_share_untenanted: whether sessions without a tenant count as one tenant (a
@@ -31,6 +34,7 @@ class DrafterConfig:
     model: str | None = None
     revision: str | None = None
     num_speculative_tokens: int = 4
+    rejection_sample_method: Rule = DEFAULT
     prompt_lookup_max: int = 5
     prompt_lookup_min: int = 2
     suffix_decoding_max_tree_depth: int = 24

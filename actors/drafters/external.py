@@ -1,7 +1,9 @@
 """Any Hugging Face causal LM as drafter, with a KV of its own, batched over sessions.
 
-Greedy at temperature 0. Otherwise the `coupled` rule: x = argmax(log q + g) with the noise the
-target uses at the same position, so drafts are likely what the target will draw (DESIGN §5).
+Greedy at temperature 0. Otherwise, under `coupled`, x = argmax(log q + g) with the noise the target
+uses at the same position, so drafts are likely what the target will draw; under the rules that
+weigh laws x is drawn from q, which goes with it, and always as many as were asked for, so that
+neither the length nor the time of a block says what is in it (DESIGN §5).
 
 Law of a session: KV rows 0 … kv_len-1 are those of its committed tokens, each at its absolute
 position. A round feeds tokens[kv_len:], whatever they are: the draft that was accepted and never
@@ -33,7 +35,9 @@ from actors.drafters.external_kv import ATTENTION, DraftStep, SessionKV, Span, t
 from actors.drafters.external_load import load_draft_model
 from actors.drafters.sessions import SessionTable, room
 from actors.engine.loading import end_tokens
+from actors.sampling.law import TokenLaw
 from actors.sampling.params import SamplingParams
+from actors.sampling.rules import weighs_laws
 
 
 @dataclass(slots=True)
@@ -74,12 +78,18 @@ class Chain:
     session: ExternalSession
     depth: int
     drafts: list[int] = field(default_factory=list)
+    laws: list[TokenLaw] = field(default_factory=list)
     ended: bool = False
     cold: bool = False  # its prompt is still being fed
 
     @property
     def open(self) -> bool:
         return not self.ended and len(self.drafts) < self.depth
+
+    def proposal(self) -> Proposal:
+        key, length = self.session.key, self.session.length
+        law = tuple(self.laws) if self.laws else None
+        return Proposal(key, length, tuple(self.drafts), cold=self.cold, law=law)
 
 
 class ExternalDrafter:
@@ -100,6 +110,7 @@ class ExternalDrafter:
             f"{name}@{config.revision or 'local'}",
             vocab_size=self._vocab,
             max_block=config.num_speculative_tokens,
+            gives_law=weighs_laws(config.rejection_sample_method),
             max_context=_context(model, config.max_context),
             weight_bytes=_weight_bytes(model),
             token_bytes=token_bytes(model),
@@ -139,9 +150,7 @@ class ExternalDrafter:
             depth = room(request.depth, session.length, info.max_block, info.max_context)
             chains.append(Chain(session, depth))
         self._draft([chain for chain in chains if chain.open])
-        return [
-            Proposal(c.session.key, c.session.length, tuple(c.drafts), cold=c.cold) for c in chains
-        ]
+        return [chain.proposal() for chain in chains]
 
     def close(self, key: SessionKey) -> None:
         self.sessions.pop(key)
@@ -210,20 +219,30 @@ class ExternalDrafter:
 
     def _choose(self, chains: Sequence[Chain], logits: torch.Tensor) -> None:
         """The next draft of each chain from its row of logits [chains, vocab]."""
-        prefixes = [
-            Prefix(c.session.tokens + c.drafts, c.session.prompt_len, c.session.sampling)
-            for c in chains
-        ]
+        prefixes = [self._prefix(chain) for chain in chains]
         drafts = next_drafts(logits, prefixes, self._eos)
         bad: list[SessionKey] = []
-        for chain, token in zip(chains, drafts, strict=True):
-            if token is None:
+        for chain, prefix, draft in zip(chains, prefixes, drafts, strict=True):
+            if draft is None:
                 bad.append(chain.session.key)
-            else:
-                chain.drafts.append(token)
-                chain.ended = self._ends(token, chain.session.sampling)
+                continue
+            token, law = draft
+            chain.drafts.append(token)
+            if law is not None:
+                chain.laws.append(law)
+            chain.ended = not prefix.drawn and self._ends(token, prefix.sampling)
         if bad:
             raise DrafterError("the draft model's logits are not finite", bad)
+
+    def _prefix(self, chain: Chain) -> Prefix:
+        session = chain.session
+        return Prefix(
+            session.tokens + chain.drafts,
+            session.prompt_len,
+            session.sampling,
+            session.length,
+            self._info.gives_law and not session.sampling.greedy,
+        )
 
     def _ends(self, token: int, sampling: SamplingParams) -> bool:
         """Nothing follows an end; whether it is one, the target decides (pitfalls S09)."""

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from actors.sampling.rules import DEFAULT, Rule
+
 PROTOCOL = 1
-RULE = "greedy+coupled"
 
 _VOLATILE = frozenset(
     {
@@ -31,6 +32,14 @@ _VOLATILE = frozenset(
         "use_cache",
     }
 )
+
+
+def rule_name(rule: Rule) -> str:
+    """How the acceptance rule is named on the wire."""
+    return f"greedy+{rule}"
+
+
+RULE = rule_name(DEFAULT)
 
 
 @dataclass(frozen=True, slots=True)

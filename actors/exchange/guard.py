@@ -19,6 +19,7 @@ from actors.contracts import (
     Proposal,
     SessionKey,
 )
+from actors.sampling.law import TokenLaw, problem
 
 Failures = dict[SessionKey, str]
 """Why each of these sessions failed."""
@@ -30,12 +31,14 @@ _Item = TypeVar("_Item", OpenSession, Commit)
 
 
 class GuardedDrafter:
-    """One thread calls it, as it does the drafter. vocab_size: 0 takes the drafter's own."""
+    """One thread calls it, as it does the drafter. vocab_size: 0 takes the drafter's own.
+    max_law: ids in the law of one token; 0 is no bound."""
 
-    def __init__(self, drafter: Drafter, vocab_size: int = 0) -> None:
+    def __init__(self, drafter: Drafter, vocab_size: int = 0, max_law: int = 0) -> None:
         self._drafter = drafter
         self.info = drafter.info
         self._vocab_size = vocab_size or self.info.vocab_size or 1 << 32
+        self._max_law = max_law or 1 << 32
         self._careful = 0
 
     def open(self, sessions: Sequence[OpenSession]) -> Failures:
@@ -103,6 +106,21 @@ class GuardedDrafter:
             len(confidence) != len(answer.tokens) or not all(math.isfinite(c) for c in confidence)
         ):
             return "confidence is not one finite number a token"
+        return self._law_problem(answer)
+
+    def _law_problem(self, answer: Proposal) -> str:
+        if answer.law is None:
+            return ""
+        if len(answer.law) != len(answer.tokens):
+            return f"{len(answer.law)} laws for {len(answer.tokens)} tokens"
+        for law, token in zip(answer.law, answer.tokens, strict=True):
+            if not isinstance(law, TokenLaw):
+                return f"{law!r} is no law"
+            wrong = problem(law, token, self._vocab_size)
+            if not wrong and len(law.ids) > self._max_law:
+                wrong = f"{len(law.ids)} ids, at most {self._max_law} are taken"
+            if wrong:
+                return f"a law has {wrong}"
         return ""
 
     def _each_alone_if_needed(

@@ -21,7 +21,7 @@ from actors.exchange.bell import Bell
 from actors.exchange.codec import block_to_pb, fault_to_pb
 from actors.exchange.frames import drafter_frames
 from actors.exchange.guard import Failures, GuardedDrafter
-from actors.exchange.limits import MAX_BLOCK, Limits
+from actors.exchange.limits import MAX_BLOCK, MAX_LAW, Limits
 from actors.exchange.sessions import Quarantine, Session, SessionTable
 from actors.exchange.sink import Attributes, Sink, Span, Trace
 from pilotfish.v1 import exchange_pb2 as pb
@@ -71,7 +71,7 @@ class DraftWorker:
         traced: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._drafter = GuardedDrafter(drafter, limits.vocab_size)
+        self._drafter = GuardedDrafter(drafter, limits.vocab_size, MAX_LAW)
         self.info = self._drafter.info
         self._limits = limits
         self._table = SessionTable(self.info, limits)
