@@ -9,3 +9,8 @@ class DrafterLoadError(Exception):
     def __init__(self, message: str, param: str = "") -> None:
         super().__init__(message)
         self.param = param
+
+
+def refusal(message: str) -> DrafterLoadError:
+    """A checkpoint is refused: it is the configuration's `model` that is wrong."""
+    return DrafterLoadError(message, "model")

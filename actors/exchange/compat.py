@@ -81,7 +81,7 @@ def tokenizer_digest(source: str | Path | Mapping[str, int]) -> str:
     """Digest of the (token, id) pairs: of a vocabulary, of a `tokenizer.json`, or of a folder
     with one. The same for a tokenizer's `get_vocab()` and for its file. Raises FileNotFoundError
     or ValueError."""
-    vocabulary = source if isinstance(source, Mapping) else _read_vocabulary(Path(source))
+    vocabulary = source if isinstance(source, Mapping) else read_vocabulary(Path(source))
     pairs = sorted((index, token) for token, index in vocabulary.items())
     return _digest(json.dumps(pairs, ensure_ascii=True, separators=(",", ":")).encode())
 
@@ -95,7 +95,9 @@ def _steady(value: Any) -> Any:
     return value
 
 
-def _read_vocabulary(path: Path) -> dict[str, int]:
+def read_vocabulary(path: Path) -> dict[str, int]:
+    """Id by token, of a `tokenizer.json` or a folder with one. Raises FileNotFoundError or
+    ValueError."""
     file = path / "tokenizer.json" if path.is_dir() else path
     data = json.loads(file.read_text(encoding="utf-8"))
     try:

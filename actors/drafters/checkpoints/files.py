@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 
-from actors.drafters.errors import DrafterLoadError
+from actors.drafters.errors import refusal as refusal
 
 CONFIG_BYTES = 4 << 20
 INDEX_BYTES = 64 << 20
@@ -88,11 +88,6 @@ def read_json(path: Path, most_bytes: int) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise refusal(f"{path} is not a JSON object")
     return value
-
-
-def refusal(message: str) -> DrafterLoadError:
-    """What every reader raises: it is the configuration's `model` that is refused."""
-    return DrafterLoadError(message, "model")
 
 
 def _weight_files(folder: Path) -> list[str]:

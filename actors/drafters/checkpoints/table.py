@@ -11,7 +11,9 @@ from actors.drafters.checkpoints.files import Checkpoint, refusal
 from actors.drafters.checkpoints.head import LoadedHead, Reader, TargetShape
 
 READERS: tuple[str, ...] = (
-    # "block_speculators", "eagle3_speculators", …: modules of this package
+    "block_speculators",
+    "known",
+    "block_plain",
 )
 
 

@@ -1,7 +1,7 @@
 """How packed rows of many sessions attend when drafting.
 
 Rows start … stop-1 of a span belong to one session. Committed rows live in its `SessionKV`; a
-block of DFlash's kind is scratch and lives in nothing but its own forward.
+block's are scratch behind them.
 """
 
 from __future__ import annotations
@@ -38,33 +38,33 @@ class Causal:
 
 class Block:
     """Spans see the first `offset` rows of their session's KV and their own rows: all of them, or
-    up to themselves when `causal`. Nothing is written."""
+    up to themselves where a layer is causal. Their own lie behind those of committed rows, where
+    the next absorb overwrites them.
+
+    masks: for each layer (causal, window); one entry is for all layers.
+    """
 
     def __init__(
-        self, spans: Sequence[Span], *, causal: bool = False, window: int | None = None
+        self, spans: Sequence[Span], masks: Sequence[tuple[bool, int | None]] = ((False, None),)
     ) -> None:
         self._spans = spans
-        self._causal = causal
-        self._window = window
+        self._masks = masks
 
     def __call__(
         self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor
     ) -> torch.Tensor:
+        causal, window = self._masks[layer if len(self._masks) > 1 else 0]
         out = torch.empty_like(q)
         for span in self._spans:
             rows, count = slice(span.start, span.stop), span.stop - span.start
-            own_k, own_v = k[rows].transpose(0, 1), v[rows].transpose(0, 1)
-            first = 0
-            if span.offset:
-                old_k, old_v = span.kv.read(layer, span.offset)
-                if self._window and not self._causal:  # the block reaches back so far as a whole
-                    first = max(0, span.offset + count - self._window)
-                own_k = torch.cat((old_k[:, first:], own_k), 1)
-                own_v = torch.cat((old_v[:, first:], own_v), 1)
-            mask = None
-            if self._causal:
-                mask = _band(count, own_k.shape[1], self._window, q.device)
-            out[rows] = attention(q[rows], own_k, own_v, mask)
+            keys, values = span.kv.write(
+                layer, span.offset, k[rows].transpose(0, 1), v[rows].transpose(0, 1)
+            )
+            if window and keys.shape[1] - count >= window:  # nobody sees what is before
+                first = keys.shape[1] - count - window + 1
+                keys, values = keys[:, first:], values[:, first:]
+            mask = _band(count, keys.shape[1], window, q.device, causal=causal)
+            out[rows] = attention(q[rows], keys, values, mask)
         return out
 
 
@@ -82,10 +82,17 @@ def attention(
     return out[0].transpose(0, 1)
 
 
-def _band(rows: int, total: int, window: int | None, device: torch.device) -> torch.Tensor | None:
-    """[rows, total]: the last rows of `total` positions, each seeing itself and what is before,
-    at most `window` positions; None where everything is seen."""
-    if rows == 1 and (not window or total <= window):
+def _band(
+    rows: int, total: int, window: int | None, device: torch.device, *, causal: bool = True
+) -> torch.Tensor | None:
+    """[rows, total]: what the last rows of `total` positions see: those at a distance below
+    `window`, and none behind themselves where `causal`. None where everything is seen."""
+    narrow = bool(window) and total > (window or 0)
+    if not narrow and (rows == 1 or not causal):
         return None
-    seen = torch.ones(rows, total, dtype=torch.bool, device=device).tril(total - rows)
-    return seen if not window else seen.triu(total - rows - window + 1)
+    seen = torch.ones(rows, total, dtype=torch.bool, device=device)
+    if causal:
+        seen = seen.tril(total - rows)
+    if window:
+        seen = seen.triu(total - rows - window + 1).tril(total - rows + window - 1)
+    return seen

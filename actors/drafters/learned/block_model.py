@@ -22,7 +22,7 @@ class BlockSpec:
     """taps: indices into transformers' hidden_states, pre-norm. block: slots of one forward, the
     anchor's included. next_token: slot k predicts the token after its own position (DSpark), so
     a block gives `block` drafts; else its own (DFlash) and `block` - 1. causal: a slot sees the
-    slots up to itself (JetSpec)."""
+    slots up to itself (JetSpec). per_layer: (causal, window) of each layer, where they differ."""
 
     layer: LayerSpec
     layers: int
@@ -32,6 +32,12 @@ class BlockSpec:
     mask_token: int
     next_token: bool
     causal: bool = False
+    per_layer: tuple[tuple[bool, int | None], ...] = ()
+
+    @property
+    def masks(self) -> tuple[tuple[bool, int | None], ...]:
+        """(causal, window): one for each layer, or one for all."""
+        return self.per_layer or ((self.causal, self.layer.window),)
 
     @property
     def drafts(self) -> int:

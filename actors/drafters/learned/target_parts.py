@@ -22,13 +22,15 @@ NORM = ("model.norm.weight", "model.language_model.norm.weight")
 @dataclass(frozen=True, slots=True)
 class TargetParts:
     """embedding, head: [vocab, hidden], the same tensor when the target ties them. norm:
-    [hidden]. config: the text model's config.json. digest: of the embedding's and head's bytes."""
+    [hidden]. config: the text model's config.json. digest: of the embedding's and head's bytes.
+    end_tokens: EOS ids."""
 
     embedding: torch.Tensor
     head: torch.Tensor
     norm: torch.Tensor
     config: dict[str, Any]
     digest: str
+    end_tokens: frozenset[int] = frozenset()
 
     @property
     def hidden(self) -> int:
@@ -68,7 +70,18 @@ def target_parts(folder: str | Path, dtype: torch.dtype, device: str = "cpu") ->
         norm.to(device, dtype),
         config,
         digest.hexdigest()[:32],
+        _end_tokens(path, config),
     )
+
+
+def _end_tokens(folder: Path, config: dict[str, Any]) -> frozenset[int]:
+    """EOS ids of the generation config, else of the config."""
+    try:
+        found = json.loads((folder / "generation_config.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        found = {}
+    ids = found.get("eos_token_id", config.get("eos_token_id"))
+    return frozenset(ids if isinstance(ids, list) else [] if ids is None else [ids])
 
 
 def _tensor(folder: Path, names: tuple[str, ...]) -> torch.Tensor | None:
