@@ -39,6 +39,8 @@ class DrafterInfo:
     gives_law: each sampled block comes with the law that its tokens were drawn from, drawn
     independently of the target's noise, and with as many tokens as were asked for where it can:
     what rules that weigh laws need (DESIGN §5).
+    max_ahead: how long its chains may get when it drafts past a block on its own guess of the
+    commit (run-ahead); 0 is not at all.
     weight_bytes: what its weights take on its device. token_bytes: what it keeps there for each
     committed token of a session, at most; whoever shares the device leaves room for it.
     """
@@ -49,6 +51,7 @@ class DrafterInfo:
     needs_features: bool = False
     taps: tuple[int, ...] = ()
     max_block: int = 16
+    max_ahead: int = 0
     gives_law: bool = False
     max_context: int = 0
     weight_bytes: int = 0

@@ -16,9 +16,11 @@ class DrafterConfig:
     speculative configuration, under the same names.
 
     method: a name of `actors.drafters.table.BUILDERS`.
-    model: draft_model: a Hugging Face id or folder; custom_class: module:Class.
+    model: a Hugging Face id or folder of a draft model or learned drafter; custom_class:
+        module:Class.
     options: custom_class: keyword arguments of the class.
     num_speculative_tokens: the longest block ever asked for.
+    run_ahead: whether chains go on past a block while the target verifies it.
     rejection_sample_method: the acceptance rule; where it weighs laws, sampled drafts bring theirs.
     suffix_decoding_max_cached_requests: finished responses that stay in the shared trees of all
         tenants together; 0 is off. suffix_decoding_max_cached_tokens bounds their sum.
@@ -34,6 +36,7 @@ class DrafterConfig:
     model: str | None = None
     revision: str | None = None
     num_speculative_tokens: int = 4
+    run_ahead: bool = False
     rejection_sample_method: Rule = DEFAULT
     prompt_lookup_max: int = 5
     prompt_lookup_min: int = 2
@@ -51,3 +54,9 @@ class DrafterConfig:
     threads: int | None = None
     max_context: int = 0
     prefill_rows: int = 256
+    compile_cache: str = ""
+
+    @property
+    def max_ahead(self) -> int:
+        """The longest chain: a block, the guess of the target's own token, a block after it."""
+        return 2 * self.num_speculative_tokens + 1 if self.run_ahead else 0

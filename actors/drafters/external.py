@@ -42,7 +42,8 @@ from actors.sampling.rules import weighs_laws
 
 @dataclass(slots=True)
 class ExternalSession:
-    """fed: drafts after the committed tokens whose KV rows exist too, rows length … ."""
+    """fed: drafts after the committed tokens whose KV rows exist too, rows length … . block: what
+    was last proposed after them, where a chain may go on from there."""
 
     key: SessionKey
     tokens: list[int]
@@ -51,6 +52,7 @@ class ExternalSession:
     kv: SessionKV = field(default_factory=SessionKV)
     kv_len: int = 0
     fed: list[int] = field(default_factory=list)
+    block: list[int] = field(default_factory=list)
 
     @property
     def length(self) -> int:
@@ -67,7 +69,7 @@ class ExternalSession:
             if token != draft:
                 break
             self.kv_len += 1
-        self.fed = []
+        self.fed, self.block = [], []
         self.tokens.extend(tokens)
 
 
@@ -110,6 +112,7 @@ class ExternalDrafter:
             f"{name}@{config.revision or 'local'}",
             vocab_size=self._vocab,
             max_block=config.num_speculative_tokens,
+            max_ahead=config.max_ahead,
             gives_law=weighs_laws(config.rejection_sample_method),
             max_context=_context(model, config.max_context),
             weight_bytes=_weight_bytes(model),
@@ -147,9 +150,12 @@ class ExternalDrafter:
         naming the sessions whose logits are not finite; asking again for the others is safe."""
         info, chains = self._info, list[Chain]()
         for request, session in self.sessions.pairs(requests):
-            depth = room(request.depth, session.length, info.max_block, info.max_context)
-            chains.append(Chain(session, depth))
+            depth = room(request.depth, session.length, info)
+            chains.append(self._begun(session, depth))
         self._draft([chain for chain in chains if chain.open])
+        if info.max_ahead:
+            for chain in chains:
+                chain.session.block = chain.drafts
         return [chain.proposal() for chain in chains]
 
     def close(self, key: SessionKey) -> None:
@@ -161,8 +167,37 @@ class ExternalDrafter:
     def _limit(self) -> int:
         return self._info.max_context or 1 << 62
 
+    def _begun(self, session: ExternalSession, depth: int) -> Chain:
+        """From the start, or where a longer chain is wanted after a block, from its end."""
+        block = session.block
+        if not 0 < len(block) < depth or len(session.fed) != len(block) - 1:
+            return Chain(session, depth)
+        return Chain(session, depth, list(block), ended=self._ends(block[-1], session.sampling))
+
     def _draft(self, chains: list[Chain]) -> None:
         """One forward that catches up, then one row a chain for each further token."""
+        going = [chain for chain in chains if chain.drafts]
+        chains, logits = self._caught_up([chain for chain in chains if not chain.drafts])
+        if going:
+            further = self._further(going)
+            logits = torch.cat((logits, further)) if chains else further
+            chains = [*chains, *going]
+        while chains:
+            self._choose(chains, logits)
+            chains = [chain for chain in chains if chain.open]
+            if chains:
+                logits = self._further(chains)
+
+    def _further(self, chains: Sequence[Chain]) -> torch.Tensor:
+        """Feed the newest draft of each; logits [chains, vocab]."""
+        feeds = [(c.session, [c.drafts[-1]], c.session.length + len(c.drafts) - 1) for c in chains]
+        logits = self._forward(feeds)
+        for chain in chains:
+            chain.session.fed = list(chain.drafts)
+        return logits
+
+    def _caught_up(self, chains: list[Chain]) -> tuple[list[Chain], torch.Tensor]:
+        """Those whose committed tokens are all fed now, and the logits [., vocab] after them."""
         missing = [c.session.length - c.session.start for c in chains]
         entitled = 2 * (self._info.max_block + 1)
         counts = allot(missing, entitled, self._config.prefill_rows)
@@ -172,20 +207,7 @@ class ExternalDrafter:
         for chain, n, m in zip(chains, counts, missing, strict=True):
             chain.cold = n < m
         ready = [i for i, chain in enumerate(chains) if not chain.cold]
-        chains = [chains[i] for i in ready]
-        logits = rows[ready] if chains else rows
-        while chains:
-            self._choose(chains, logits)
-            chains = [chain for chain in chains if chain.open]
-            if chains:
-                logits = self._forward(
-                    [
-                        (c.session, [c.drafts[-1]], c.session.length + len(c.drafts) - 1)
-                        for c in chains
-                    ]
-                )
-                for chain in chains:
-                    chain.session.fed = list(chain.drafts)
+        return [chains[i] for i in ready], rows[ready] if ready else rows[:0]
 
     def _feed(self, parts: Sequence[tuple[ExternalSession, int]]) -> torch.Tensor:
         """The next n committed tokens of each session, n >= 1; logits [sessions, vocab]."""

@@ -72,6 +72,7 @@ class NgramDrafter:
             "ngram",
             f"{config.prompt_lookup_min}-{config.prompt_lookup_max}",
             max_block=config.num_speculative_tokens,
+            max_ahead=config.max_ahead,
             max_context=config.max_context,
         )
 
@@ -96,7 +97,7 @@ class NgramDrafter:
             Proposal(
                 request.key,
                 index.length,
-                index.lookup(room(request.depth, index.length, info.max_block, info.max_context)),
+                index.lookup(room(request.depth, index.length, info)),
             )
             for request, index in self.sessions.pairs(requests)
         ]

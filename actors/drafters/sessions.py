@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Generic, Protocol, TypeVar
 
-from actors.contracts import Commit, DrafterError, DraftRequest, SessionKey
+from actors.contracts import Commit, DrafterError, DrafterInfo, DraftRequest, SessionKey
 
 
 class Growing(Protocol):
@@ -62,10 +62,10 @@ class SessionTable(Generic[S]):
             raise DrafterError(f"unknown session or a gap before its commit: {_names(bad)}", bad)
 
 
-def room(depth: int, length: int, max_block: int, max_context: int) -> int:
-    """Tokens a block may have: positions length … stay below max_context (0: no bound)."""
-    depth = min(depth, max_block)
-    return max(0, min(depth, max_context - length) if max_context else depth)
+def room(depth: int, length: int, info: DrafterInfo) -> int:
+    """Tokens a chain may have: positions length … stay below max_context (0: no bound)."""
+    depth = min(depth, max(info.max_block, info.max_ahead))
+    return max(0, min(depth, info.max_context - length) if info.max_context else depth)
 
 
 def _names(keys: Sequence[SessionKey]) -> str:

@@ -117,6 +117,7 @@ class SuffixDrafter:
             "suffix",
             f"depth-{self._depth}",
             max_block=config.num_speculative_tokens,
+            max_ahead=config.max_ahead,
             max_context=config.max_context,
         )
 
@@ -140,7 +141,7 @@ class SuffixDrafter:
     def _propose(self, request: DraftRequest, session: SuffixSession) -> Proposal:
         info, config = self._info, self._config
         limits = Limits(
-            room(request.depth, session.length, info.max_block, info.max_context),
+            room(request.depth, session.length, info),
             config.suffix_decoding_max_spec_factor,
             config.suffix_decoding_min_token_prob,
         )

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from actors.contracts import Commit, Drafter, DraftRequest, OpenSession, Proposal, SessionKey
+from actors.exchange.ahead import Ahead
 from actors.exchange.bell import Bell
 from actors.exchange.codec import block_to_pb, fault_to_pb
 from actors.exchange.frames import drafter_frames
@@ -75,6 +76,7 @@ class DraftWorker:
         self.info = self._drafter.info
         self._limits = limits
         self._table = SessionTable(self.info, limits)
+        self._ahead = Ahead(self.info.max_ahead)
         self._idle_s = idle_s
         self._traced = traced
         self._clock = clock
@@ -139,6 +141,8 @@ class DraftWorker:
                 for batch in batches:
                     self._take(batch)
                 self._advance()
+                if not self._inbox:
+                    self._go_on()
                 self._sweep()
             except Exception:
                 log.exception("the draft worker failed; all its sessions are closed")
@@ -184,6 +188,7 @@ class DraftWorker:
         for commit in batch.commits:
             with self._quarantining(stream, commit.key):
                 self._table.take_commit(commit, now_s=now_s, asked_ns=batch.received_ns)
+            self._ahead.overtaken(commit.key)
         for key in batch.closes:
             self._close(key)
 
@@ -222,6 +227,7 @@ class DraftWorker:
             if isinstance(answer, str):
                 self._lose(session, answer)
                 continue
+            self._ahead.answered(session.key, ask.round, ask.depth, len(answer.tokens))
             queue_us = max(0, began - session.asked_ns) // 1000
             blocks[session.stream].append(block_to_pb(answer, ask.round, draft_us, queue_us))
             if self._traced and session.trace[0]:
@@ -236,6 +242,28 @@ class DraftWorker:
             self.blocks += len(answered)
             for frame in drafter_frames(answered, self._faults_of(stream)):
                 stream.put(frame, spans.pop(stream, ()))
+
+    def _go_on(self) -> None:
+        """Nobody is waiting: take blocks that went out further, and send the longer chains."""
+        taken = [
+            (session, block.round, length)
+            for key, block, length in self._ahead.take()
+            if (session := self._table.find(key)) is not None and session.opening is None
+        ]
+        requests = [DraftRequest(session.key, length) for session, _, length in taken]
+        began = time.perf_counter_ns()
+        answers = self._drafter.propose(requests, [session.length for session, _, _ in taken])
+        draft_us = (time.perf_counter_ns() - began) // 1000
+        chains: dict[Sink, list[pb.Block]] = defaultdict(list)
+        for (session, round, _), answer in zip(taken, answers, strict=True):
+            if isinstance(answer, str):
+                self._lose(session, answer)
+            elif answer.tokens:
+                chains[session.stream].append(block_to_pb(answer, round, draft_us, 0))
+        for stream, blocks in chains.items():
+            for frame in drafter_frames(blocks, self._faults_of(stream)):
+                stream.put(frame)
+        self._flush_faults()
 
     def _attributes(self, ask: _Ask, proposal: Proposal, sessions: int) -> Attributes:
         return {
@@ -288,6 +316,7 @@ class DraftWorker:
             self._remove(session)
 
     def _remove(self, session: Session) -> None:
+        self._ahead.overtaken(session.key)
         if self._table.remove(session):
             self._drafter.close(session.key)
 

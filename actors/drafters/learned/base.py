@@ -26,6 +26,7 @@ from actors.contracts import (
 from actors.drafters.allot import allot
 from actors.drafters.external_kv import SessionKV
 from actors.drafters.sessions import SessionTable, room
+from actors.sampling.law import TokenLaw
 from actors.sampling.params import SamplingParams
 
 WARM_ROWS = 64
@@ -76,18 +77,31 @@ class Absorb:
 
 @dataclass(slots=True)
 class Chain:
-    """A block in the making, on a session all of whose rows are absorbed. laws: what each token
-    was drawn from, where the rule wants to know."""
+    """A block in the making, on a session all of whose rows are absorbed. drawn: its tokens are
+    drawn from laws of their own, which go with them, not with the shared noise."""
 
     session: FeatureSession
     depth: int
+    drawn: bool = False
     drafts: list[int] = field(default_factory=list)
+    laws: list[TokenLaw] = field(default_factory=list)
     confidence: list[float] = field(default_factory=list)
     ended: bool = False
 
     @property
     def open(self) -> bool:
         return not self.ended and len(self.drafts) < self.depth
+
+    def proposal(self) -> Proposal:
+        session = self.session
+        return Proposal(
+            session.key,
+            session.length,
+            tuple(self.drafts),
+            tuple(self.confidence) or None,
+            cold=session.waiting > 0 and self.depth > 0,
+            law=tuple(self.laws) or None,
+        )
 
 
 class FeatureDrafter(ABC):
@@ -154,23 +168,15 @@ class FeatureDrafter(ABC):
         """A session with rows still to absorb proposes nothing yet and is cold."""
         info, chains = self._info, list[Chain]()
         for request, session in self.sessions.pairs(requests):
-            depth = room(request.depth, session.length, info.max_block, info.max_context)
-            chains.append(Chain(session, depth))
+            depth = room(request.depth, session.length, info)
+            drawn = info.gives_law and not session.sampling.greedy
+            chains.append(Chain(session, depth, drawn))
         asked = [chain for chain in chains if chain.open]
         self._absorb([chain.session for chain in asked])
         ready = [chain for chain in asked if not chain.session.waiting and chain.session.done]
         if ready:
             self.draft(ready)
-        return [
-            Proposal(
-                c.session.key,
-                c.session.length,
-                tuple(c.drafts),
-                tuple(c.confidence) or None,
-                cold=c.session.waiting > 0 and c.depth > 0,
-            )
-            for c in chains
-        ]
+        return [chain.proposal() for chain in chains]
 
     def close(self, key: SessionKey) -> None:
         self.sessions.pop(key)

@@ -1,0 +1,45 @@
+"""Folders of this machine: what lies here, or is fetched from the Hugging Face hub by its id."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from actors.drafters.config import DrafterConfig
+from actors.drafters.errors import DrafterLoadError, refusal
+
+PATTERNS = ("*.json", "*.safetensors")
+"""Pickles are not even fetched."""
+
+
+def drafter_folder(config: DrafterConfig) -> Path:
+    """Raises DrafterLoadError."""
+    if not config.model:
+        raise refusal(f"{config.method} needs a model: the folder or Hugging Face id of a drafter")
+    return _folder(config.model, config.revision)
+
+
+def target_folder(config: DrafterConfig) -> Path:
+    """Raises DrafterLoadError."""
+    if not config.target:
+        raise DrafterLoadError(
+            f"{config.method} shares the target's embedding and head and was not told where the "
+            "target is",
+            "target",
+        )
+    return _folder(config.target, config.target_revision)
+
+
+def _folder(name: str, revision: str | None) -> Path:
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return path
+    if path.is_absolute() or name.count("/") != 1 or name.startswith(("~", ".")):
+        raise refusal(f"{name}: no such folder")
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    try:
+        return Path(snapshot_download(name, revision=revision, allow_patterns=list(PATTERNS)))
+    except (OSError, ValueError, HfHubHTTPError, HFValidationError) as error:
+        first = (str(error).strip() or repr(error)).splitlines()[0]
+        raise refusal(f"{name} is no folder here and cannot be fetched: {first}") from error
