@@ -12,8 +12,12 @@ from actors.drafters.checkpoints.head import LoadedHead, Reader, TargetShape
 
 READERS: tuple[str, ...] = (
     "block_speculators",
+    "eagle3_speculators",
+    "mtp_speculators",
     "known",
     "block_plain",
+    "eagle3_plain",
+    "mtp_target",
 )
 
 

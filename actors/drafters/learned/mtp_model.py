@@ -7,7 +7,9 @@ stage. Row 0 is like any other (vLLM zeroes its embedding; transformers and SGLa
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -21,7 +23,9 @@ from actors.drafters.learned.spec import LayerSpec
 class MtpSpec:
     """stages: trained depths; deeper drafts use them in turn. tap: the target's last layer, as an
     index into hidden_states, pre-norm. hidden_first: [hidden, embedding] (MiMo), else
-    [embedding, hidden]. target_eps, target_offset: of the target's final norm."""
+    [embedding, hidden]. target_eps, target_offset: of the target's final norm. body: where the
+    decoder layers are transformers' own, the config.json of the model they are from; then `layer`
+    says no more than widths and norms."""
 
     layer: LayerSpec
     stages: int
@@ -29,19 +33,20 @@ class MtpSpec:
     hidden_first: bool = False
     target_eps: float = 1e-6
     target_offset: float = 0.0
+    body: Mapping[str, Any] | None = None
 
 
 class MtpStage(nn.Module):
     """DeepSeek's names, with `block` for the decoder layer and `norm` for what follows it."""
 
-    def __init__(self, spec: MtpSpec, index: int) -> None:
+    def __init__(self, spec: MtpSpec, block: nn.Module) -> None:
         super().__init__()
         layer = spec.layer
         self.hidden_first = spec.hidden_first
         self.enorm = RMSNorm(layer.hidden, layer.eps, layer.norm_offset)
         self.hnorm = RMSNorm(layer.hidden, layer.eps, layer.norm_offset)
         self.eh_proj = nn.Linear(2 * layer.hidden, layer.hidden, bias=False)
-        self.block: nn.Module = DecoderLayer(layer, index)
+        self.block = block
         self.norm = RMSNorm(layer.hidden, layer.eps, layer.norm_offset)
 
     @override
@@ -67,8 +72,8 @@ class MtpModel(nn.Module):
         super().__init__()
         self.spec = spec
         self.final_norm = RMSNorm(spec.layer.hidden, spec.target_eps, spec.target_offset)
-        self.stages = nn.ModuleList(MtpStage(spec, i) for i in range(spec.stages))
-        self.rope: nn.Module = Rope(spec.layer)
+        blocks, self.rope = _body(spec)
+        self.stages = nn.ModuleList(MtpStage(spec, block) for block in blocks)
 
     def feature(self, tapped: torch.Tensor) -> torch.Tensor:
         """The target's last pre-norm states -> what its head reads; both [..., hidden]."""
@@ -90,3 +95,12 @@ class MtpModel(nn.Module):
         table = self.rope(positions)
         out: torch.Tensor = self.stages[stage](embedded, hidden, self.rope, table, attend)
         return out
+
+
+def _body(spec: MtpSpec) -> tuple[Sequence[nn.Module], nn.Module]:
+    """A decoder layer for each stage, and what turns positions into their tables."""
+    if spec.body is None:
+        return [DecoderLayer(spec.layer, i) for i in range(spec.stages)], Rope(spec.layer)
+    from actors.drafters.learned.foreign import foreign_layers
+
+    return foreign_layers(spec.body, spec.stages)
