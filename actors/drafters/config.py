@@ -26,10 +26,12 @@ class DrafterConfig:
         tenants together; 0 is off. suffix_decoding_max_cached_tokens bounds their sum.
     suffix_decoding_share_untenanted: whether sessions without a tenant count as one tenant (a
         deployment of one team) or share nothing.
+    target: the target's folder or Hugging Face id: learned drafters share its embedding and head.
     target_vocab_size: rows of the target's output embedding; 0 is unknown.
     target_tokenizer: folder or id of the target's tokenizer; "" leaves it unchecked.
     max_context: positions the target serves (max_model_len); 0 is no bound.
-    prefill_rows: a draft model's rows of one forward that catches up, all sessions together.
+    prefill_rows: a drafter's rows of one forward that catches up, all sessions together.
+    compile_cache: folder of compiled kernels, for small models on a CPU; empty computes in torch.
     """
 
     method: str
@@ -47,6 +49,8 @@ class DrafterConfig:
     suffix_decoding_min_token_prob: float = 0.1
     suffix_decoding_share_untenanted: bool = True
     options: Mapping[str, Option] = field(default_factory=dict)
+    target: str = ""
+    target_revision: str | None = None
     target_vocab_size: int = 0
     target_tokenizer: str = ""
     dtype: str = "auto"

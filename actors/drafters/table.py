@@ -40,6 +40,25 @@ def _draft_model(config: DrafterConfig) -> Drafter:
     return ExternalDrafter.load(config)
 
 
+def _learned(module: str, name: str) -> Builder:
+    """A drafter that reads the target's features, of the class `name` of a module here."""
+
+    def build(config: DrafterConfig) -> Drafter:
+        drafter: Drafter = getattr(importlib.import_module(f"actors.drafters.{module}"), name).load(
+            config
+        )
+        return drafter
+
+    return build
+
+
+LEARNED: dict[str, Builder] = {
+    "dflash": _learned("dflash", "DFlashDrafter"),
+    "dspark": _learned("dspark", "DSparkDrafter"),
+}
+"""Those whose checkpoint says what a verifier has to tap."""
+
+
 def _custom_class(config: DrafterConfig) -> Drafter:
     module, _, name = (config.model or "").partition(":")
     if not module or not name:
@@ -66,5 +85,6 @@ BUILDERS: dict[str, Builder] = {
     "ngram": _ngram,
     "suffix": _suffix,
     "draft_model": _draft_model,
+    **LEARNED,
     "custom_class": _custom_class,
 }

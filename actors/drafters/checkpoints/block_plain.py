@@ -29,7 +29,7 @@ def matches(checkpoint: Checkpoint) -> bool:
 
 def read(checkpoint: Checkpoint, target: TargetShape | None) -> LoadedHead:
     config, architecture = checkpoint.config, checkpoint.architecture
-    nested = config.get("dflash_config") or {}
+    nested = config.get("dflash_config", {})
     if not isinstance(nested, Mapping):
         raise refusal("dflash_config is no object")
     extra: Mapping[str, Any] = ChainMap(dict(nested), dict(config))  # nested first

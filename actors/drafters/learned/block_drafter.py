@@ -1,0 +1,161 @@
+"""What DFlash and DSpark do alike: context rows are appended once, a block is one forward.
+
+Context keys and values of committed rows 0 … n-2 lie in a session's KV; the block [anchor, mask …]
+starts at the anchor's position n-1, and its own rows are scratch.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import nn
+from typing_extensions import override
+
+from actors.contracts import DrafterInfo
+from actors.drafters.config import DrafterConfig
+from actors.drafters.errors import refusal
+from actors.drafters.external_kv import Span
+from actors.drafters.learned.attend import Block
+from actors.drafters.learned.base import Absorb, Chain, FeatureDrafter, FeatureSession
+from actors.drafters.learned.block_head import BlockHead, BlockHeadSpec
+from actors.drafters.learned.ends import Ends, make_ends
+from actors.drafters.learned.load import context_of, find
+from actors.drafters.learned.placing import place
+from actors.drafters.learned.words import Words
+from actors.sampling.rules import weighs_laws
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """A forward's outcome for one chain: normed hidden states [drafts, H] of the slots that
+    predict, the first draft's first, and their logits [drafts, rows of the head]."""
+
+    chain: Chain
+    hidden: torch.Tensor
+    logits: torch.Tensor
+
+
+class BlockDrafter(FeatureDrafter):
+    """A mechanism says how drafts are chosen from the slots."""
+
+    mechanism: str
+
+    def __init__(
+        self,
+        spec: BlockHeadSpec,
+        model: BlockHead,
+        ends: Ends,
+        words: Words,
+        config: DrafterConfig,
+        dtype: torch.dtype,
+        name: str = "local",
+    ) -> None:
+        block, layer = spec.block, spec.block.layer
+        if not 0 <= block.mask_token < ends.tokens:
+            raise refusal(f"the mask token {block.mask_token} is none of {ends.tokens} embeddings")
+        info = DrafterInfo(
+            self.mechanism,
+            f"{name}@{config.revision or 'local'}",
+            vocab_size=words.vocab,
+            needs_features=True,
+            taps=block.taps,
+            max_block=min(block.drafts, config.num_speculative_tokens),
+            max_ahead=min(block.drafts, config.max_ahead),
+            gives_law=weighs_laws(config.rejection_sample_method),
+            max_context=context_of(layer, config),
+            weight_bytes=_bytes(model) + _bytes(ends),
+            # keys and values, and as much again where memory has just doubled
+            token_bytes=2 * 2 * block.layers * layer.kv_heads * layer.head_dim * dtype.itemsize,
+        )
+        super().__init__(info, len(block.taps) * block.target_hidden, config.prefill_rows)
+        self.spec = spec
+        self.model = model
+        self.ends = ends
+        self.words = words
+        self.dtype = dtype
+        self.device = torch.device(config.device)
+
+    @classmethod
+    def load(cls, config: DrafterConfig) -> Self:
+        """Raises DrafterLoadError."""
+        if config.threads:
+            torch.set_num_threads(config.threads)
+        found = find(config, cls.mechanism)
+        head, parts = found.head, found.parts
+        model = BlockHead(head.spec)
+        own = {name: head.tensors[name] for name in model.state_dict()}
+        model.load_state_dict(own, assign=True)
+        ends = make_ends(head.tensors, parts, head.draft_ids)
+        dtype = place(nn.ModuleList((model, ends)), config)
+        words = Words(parts.vocab, head.draft_ids, parts.end_tokens)
+        return cls(head.spec, model, ends, words, config, dtype, found.name)
+
+    # -- the mechanism --------------------------------------------------------------------------
+
+    @abstractmethod
+    def choose(self, slots: Sequence[Slots]) -> None:
+        """Fill `drafts` (and `confidence`) of the chains; may raise DrafterError."""
+
+    @override
+    def absorb(self, parts: Sequence[Absorb]) -> None:
+        rows = torch.cat([part.features for part in parts]).to(self.device, self.dtype)
+        counts = [part.features.shape[0] for part in parts]
+        starts = [part.session.done for part in parts]
+        positions = self._positions(starts, counts)
+        made = self.model.context_kv(self.model.context(rows), positions)
+        for layer, (keys, values) in enumerate(made):
+            per_part = zip(
+                parts, torch.split(keys, counts), torch.split(values, counts), strict=True
+            )
+            for part, k, v in per_part:
+                part.session.kv.write(
+                    layer, part.session.done, k.transpose(0, 1), v.transpose(0, 1)
+                )
+
+    @override
+    def draft(self, chains: Sequence[Chain]) -> None:
+        self.choose(self._run(chains))
+
+    def _run(self, chains: Sequence[Chain]) -> list[Slots]:
+        """One forward for all blocks, each as long as its depth wants."""
+        block = self.spec.block
+        idle = 0 if block.next_token else 1  # the anchor's slot predicts itself, in DFlash
+        counts = [chain.depth + idle for chain in chains]
+        spans, ids = list[Span](), list[int]()
+        for chain, count in zip(chains, counts, strict=True):
+            session = chain.session
+            spans.append(Span(session.kv, session.done, len(ids), len(ids) + count))
+            ids += [self._anchor(session), *[block.mask_token] * (count - 1)]
+        embedded = self.ends.embed(torch.tensor(ids, device=self.device)).to(self.dtype)
+        hidden = self.model(
+            embedded * self.spec.embed_scale if self.spec.embed_scale != 1.0 else embedded,
+            self._positions([span.offset for span in spans], counts),
+            Block(spans, block.masks),
+        )
+        parts = [h[idle:] for h in torch.split(hidden, counts)]
+        logits = torch.split(self._logits(torch.cat(parts)), [part.shape[0] for part in parts])
+        return [Slots(c, h, x) for c, h, x in zip(chains, parts, logits, strict=True)]
+
+    def _logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        spec, logits = self.spec, self.ends.logits(hidden)
+        if spec.logit_scale != 1.0:
+            logits = logits * spec.logit_scale
+        return spec.softcap * torch.tanh(logits / spec.softcap) if spec.softcap else logits
+
+    def _anchor(self, session: FeatureSession) -> int:
+        """The newest token; one without an embedding is fed as id 0: positions stay."""
+        token = session.tokens[-1]
+        return token if 0 <= token < self.ends.tokens else 0
+
+    def _positions(self, starts: Sequence[int], counts: Sequence[int]) -> torch.Tensor:
+        positions = [p for s, n in zip(starts, counts, strict=True) for p in range(s, s + n)]
+        return torch.tensor(positions, device=self.device)
+
+
+def _bytes(module: nn.Module) -> int:
+    tensors = {t.data_ptr(): t for t in (*module.parameters(), *module.buffers())}
+    return sum(t.numel() * t.element_size() for t in tensors.values())

@@ -1,0 +1,63 @@
+"""From a configuration to a learned drafter's head and the target's parts, checked against each
+other before any session."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from actors.drafters.checkpoints.files import open_checkpoint
+from actors.drafters.checkpoints.fit import misfits, tokenizer_misfit
+from actors.drafters.checkpoints.head import LoadedHead, TargetShape
+from actors.drafters.checkpoints.locate import drafter_folder, target_folder
+from actors.drafters.checkpoints.table import read_head
+from actors.drafters.config import DrafterConfig
+from actors.drafters.errors import refusal
+from actors.drafters.learned.placing import weight_dtype
+from actors.drafters.learned.spec import LayerSpec
+from actors.drafters.learned.target_parts import TargetParts, target_parts
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """name: for people and revisions."""
+
+    head: LoadedHead
+    parts: TargetParts
+    name: str
+
+
+def find(config: DrafterConfig, mechanism: str) -> Found:
+    """Raises DrafterLoadError: no such folder, not this mechanism's, not for this target."""
+    folder = drafter_folder(config)
+    target = target_folder(config)
+    parts = target_parts(target, weight_dtype(config), config.device)
+    shape = TargetShape(parts.hidden, parts.layers, parts.vocab)
+    head = read_head(open_checkpoint(folder), shape)
+    if head.mechanism != mechanism:
+        raise refusal(
+            f"{folder} is a {head.mechanism} drafter ({head.producer}); "
+            f'write "method": "{head.mechanism}"'
+        )
+    reasons = misfits(head, shape)
+    other = tokenizer_misfit(folder, Path(config.target_tokenizer or target))
+    if reasons or other:
+        raise refusal(
+            f"{folder} does not fit the target: {'; '.join([*reasons, other]).rstrip('; ')}"
+        )
+    return Found(head, parts, folder.name)
+
+
+def feature_taps(config: DrafterConfig) -> tuple[int, ...]:
+    """What a verifier must tap for the drafters of this configuration, wherever they run; empty
+    for methods that need no features. Raises DrafterLoadError."""
+    from actors.drafters.table import LEARNED
+
+    if config.method not in LEARNED:
+        return ()
+    return find(config, config.method).head.taps
+
+
+def context_of(layer: LayerSpec, config: DrafterConfig) -> int:
+    """Positions that drafter and server both have; 0 when neither has a bound."""
+    return min(filter(None, (layer.max_context, config.max_context)), default=0)

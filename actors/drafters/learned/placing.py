@@ -1,0 +1,64 @@
+"""Where a learned drafter computes, and in what precision.
+
+On a CPU its linear maps run on the executor's kernels, bf16 weights and fp32 activations, which is
+several times as fast as torch there; without a compiler they are fp32 in torch, whose bf16 products
+are slow on CPUs without units for them. On an accelerator everything is bf16.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from actors.drafters.config import DrafterConfig
+from actors.drafters.errors import DrafterLoadError
+from actors.engine.errors import EngineError
+from actors.engine.loading import resolve_dtype
+
+logger = logging.getLogger(__name__)
+
+
+def weight_dtype(config: DrafterConfig) -> torch.dtype:
+    """What weights are read in. Raises DrafterLoadError."""
+    native = config.device == "cpu" and bool(config.compile_cache)
+    try:
+        return resolve_dtype(config.dtype, config.device, native=native)
+    except EngineError as error:
+        raise DrafterLoadError(str(error), "dtype") from error
+
+
+def place(model: nn.Module, config: DrafterConfig) -> torch.dtype:
+    """Move `model` to where it computes, for good. Returns the dtype of its activations."""
+    model.requires_grad_(False).eval()
+    dtype = weight_dtype(config)
+    if config.device != "cpu" or dtype is torch.float64:
+        model.to(config.device, dtype)
+        return dtype
+    if config.compile_cache and _on_kernels(model, dtype, config):
+        _widen(model)
+        return torch.float32
+    model.float()
+    return torch.float32
+
+
+def _on_kernels(model: nn.Module, dtype: torch.dtype, config: DrafterConfig) -> bool:
+    from actors.engine.native.build import BuildError, load
+    from actors.engine.native.linear import Multiplier, pack_linears
+
+    try:
+        compiled = load(Path(config.compile_cache))
+        multiplier = Multiplier(compiled, config.threads or torch.get_num_threads())
+    except (BuildError, EngineError) as error:
+        logger.warning("the drafter computes with torch: %s", error)
+        return False
+    pack_linears(model, multiplier, dtype)
+    return True
+
+
+def _widen(model: nn.Module) -> None:
+    """Parameters that are left, norms and small tables, to fp32; buffers stay as they are."""
+    for parameter in model.parameters():
+        parameter.data = parameter.data.float()
