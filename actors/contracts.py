@@ -8,7 +8,7 @@ hidden states of committed rows, bf16, shape [rows, len(taps) * hidden].
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -179,13 +179,14 @@ class SessionView(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A block ready for verification: it starts at the request's committed length. law: see
-    `Proposal`."""
+    """A block ready for verification: it starts at the request's committed length. behind: tokens
+    of the block before these that had already been committed when it came. law: see `Proposal`."""
 
     tokens: tuple[int, ...]
     mechanism: str
     remote: bool
     draft_us: int = 0
+    behind: int = 0
     law: tuple[TokenLaw, ...] | None = None
 
     def cut(self, length: int) -> Draft:
@@ -198,11 +199,16 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """drafts by request id; for each wanted row without one, the reason it runs at D = 0."""
+    """drafts by request id; for each wanted row without one, the reason it runs at D = 0.
+
+    overtaken: of blocks that came too late to be offered, (tokens, how many of the first were what
+    the target wrote meanwhile): without them drafters would be judged by their lucky blocks alone.
+    """
 
     drafts: dict[str, Draft] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
     waited_s: float = 0.0
+    overtaken: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,16 +241,13 @@ class DraftPort(Protocol):
 
     def commit(self, commits: Sequence[PortCommit]) -> None: ...
 
-    def gather(self, wanted: dict[str, int], step_s: float) -> Gathered:
-        """Collect blocks for `wanted` (request id -> depth), waiting at most the waiting rule's
-        budget (DESIGN §7) computed from `step_s`, the recent seconds of a verify step."""
+    def gather(self, wanted: dict[str, int], worth_s: Mapping[str, float]) -> Gathered:
+        """Collect blocks for `wanted` (request id -> depth). `worth_s`: the seconds that a step may
+        wait for each (the waiting rule's budget, DESIGN §7); those that are not named are taken
+        when they have come, and worth no wait."""
         ...
 
     def close(self, request_id: str, reason: str) -> None: ...
-
-    def outcome(self, request_id: str, drafted: int, accepted: int) -> None:
-        """What verification made of a draft; feeds the waiting rule's estimates."""
-        ...
 
     def status(self) -> list[LinkRecord]:
         """What the port sees of its drafters; callable from any thread."""

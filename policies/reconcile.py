@@ -17,13 +17,13 @@ Fit = Literal["use", "stale_tail", "stale", "stale_epoch", "parked"]
 class Reconciled:
     """tokens: what may be verified next, at positions from the committed length on; empty unless
     fit is "use" or "stale_tail". "parked": drafted past the committed length, keep it until the
-    commits reach its base."""
+    commits reach its base. right: how many of its first tokens have been committed since."""
 
     fit: Fit
     tokens: tuple[int, ...] = ()
+    right: int = 0
 
 
-_STALE = Reconciled("stale")
 _STALE_EPOCH = Reconciled("stale_epoch")
 _PARKED = Reconciled("parked")
 
@@ -49,8 +49,12 @@ def reconcile(
         return Reconciled("use", block)
     if behind < 0:
         return _PARKED
-    if behind >= len(block) or base_len < 0:
-        return _STALE
-    if any(committed[base_len + i] != block[i] for i in range(behind)):
-        return _STALE
-    return Reconciled("stale_tail", block[behind:])
+    if base_len < 0:
+        return Reconciled("stale")
+    written = committed[base_len : base_len + len(block)]
+    right = 0
+    while right < len(written) and written[right] == block[right]:
+        right += 1
+    if right < behind or behind == len(block):
+        return Reconciled("stale", right=right)
+    return Reconciled("stale_tail", block[behind:], right)

@@ -1,19 +1,23 @@
 """How long a step may wait for blocks that are late (DESIGN §7).
 
 A row whose block is late joins as a one-token row and uses the still-matching tail of the block in
-the next step, so no row is held back; the step itself may wait, when a share f of its rows is
-missing, at most
+the next step, so no row is held back; the step itself may wait. With a1 the first acceptance, S2
+the summed survival of positions 2 … D and E = 1 + a1 + S2 the expected tokens, a row that goes
+without loses 2·a1 + S2 tokens over this step and the next. Where rows cost nothing and a share f of
+them is missing, that is worth
 
     w* = f · T_step · (2·a1 + S2) / E
 
-with a1 the first acceptance, S2 the summed survival of positions 2 … D and E = 1 + a1 + S2 the
-expected tokens. The wait is capped by what live arrivals say: never past their 95th percentile
-plus a margin, and not at all when an arrival within it is unlikely.
+Rows do cost, and a block that would not be verified is worth no wait at all: `worths` prices the
+rows that a block would bring, and what is expected of it before it has come. The wait is capped by
+what live arrivals say: never past their 95th percentile plus a margin, and not at all when an
+arrival within it is unlikely.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 WINDOW = 128
@@ -23,12 +27,49 @@ MARGIN_S = 0.001
 MIN_ARRIVAL = 0.2
 
 
-def worth_s(share: float, step_s: float, survive: tuple[float, ...]) -> float:
-    """w*: beyond it the step earns more by going without the missing rows' blocks."""
+def worth_s(share: float, step_s: float, survive: Sequence[float]) -> float:
+    """w* where rows cost nothing: beyond it the step earns more by going without the blocks of
+    this share of its rows."""
     if not survive or share <= 0.0 or step_s <= 0.0:
         return 0.0
     first, later = survive[0], math.fsum(survive[1:])
     return min(share, 1.0) * step_s * (2.0 * first + later) / (1.0 + first + later)
+
+
+def worths(
+    survivals: Sequence[Sequence[float]],
+    reaches: Sequence[Sequence[float]],
+    depths: Sequence[int],
+    writers: int,
+    step_s: Callable[[int], float],
+) -> list[float]:
+    """Seconds that each block is worth to a step of `writers` requests, before it has come.
+
+    survivals: by block, P(the target writes its first k tokens), k = 1, 2, …; reaches: P(it comes
+    with k tokens or more). depths: how many of its rows would be verified. step_s: seconds by rows.
+    Without row costs and with certain blocks the sum is w*. Over two steps a block in time makes
+    d + 1 rows more than one that is late, and those are paid for.
+    """
+    rows = sum(depths)
+    if not rows:
+        return [0.0] * len(depths)
+    plain_s = step_s(writers)
+    row_s = max(0.0, step_s(writers + rows) - plain_s) / rows
+    comes = [reach[:depth] for reach, depth in zip(reaches, depths, strict=True)]
+    right = [
+        [r * s for r, s in zip(c, s, strict=False)] for c, s in zip(comes, survivals, strict=True)
+    ]
+    whole_s = plain_s + row_s * math.fsum(map(math.fsum, comes))
+    token_s = whole_s / (writers + math.fsum(map(math.fsum, right)))
+    return [
+        max(0.0, _twice_first(tokens) * token_s - _twice_first(drafted) * row_s)
+        for tokens, drafted in zip(right, comes, strict=True)
+    ]
+
+
+def _twice_first(values: Sequence[float]) -> float:
+    """2·v1 + v2 + v3 + …"""
+    return math.fsum((*values[:1], *values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,20 +134,14 @@ def arrival_law(state: Arrivals) -> ArrivalLaw | None:
 
 
 def wait_s(
-    *,
-    share: float,
-    step_s: float,
-    survive: tuple[float, ...],
-    law: ArrivalLaw | None,
-    age_s: float = 0.0,
-    waited_s: float = 0.0,
+    worth_s: float, law: ArrivalLaw | None, *, age_s: float = 0.0, waited_s: float = 0.0
 ) -> float:
     """How long to wait from now, in seconds; 0 is not at all.
 
-    share: rows of the step without a block. age_s: how long ago they were asked for. waited_s:
-    how long this step has waited already.
+    worth_s: of all blocks that are missing. age_s: how long ago they were asked for. waited_s: how
+    long this step has waited already.
     """
-    budget_s = worth_s(share, step_s, survive) - waited_s
+    budget_s = worth_s - waited_s
     if law is not None:
         budget_s = min(budget_s, patience_s(law) - age_s)
     if budget_s <= 0.0:

@@ -10,12 +10,13 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from actors.contracts import Draft, DraftPort
+from actors.contracts import Draft, DraftPort, Gathered
 from actors.engine.batch import Segment
 from actors.engine.errors import EngineError, Overloaded, RequestFailed
 from actors.engine.events import EngineStats, Finish, TokenEvent
 from actors.engine.executor import Executor
 from actors.engine.finish import settle
+from actors.engine.fixed import FixedLength
 from actors.engine.intake import QueueLimits, validate
 from actors.engine.kv import BlockAllocator, BlockTable, KVPool
 from actors.engine.plan import Plan
@@ -32,7 +33,6 @@ from policies.pace import STALL_S, Pace, observed, prompt_rows
 
 _ERROR: Finish = "error"
 WHOLE = ("stop", "length")  # ends at which a request's text is complete
-_SMOOTHING = 0.2  # weight of the newest step in the moving average of the step time
 
 
 class Engine:
@@ -86,7 +86,8 @@ class Engine:
         self.sequences: dict[str, Sequence] = {}
         self.stats = EngineStats()
         self.pace = Pace()
-        self.speculation: Speculation | None = None  # without it every block is verified whole
+        self.speculation: Speculation | None = None
+        self.fixed = FixedLength()  # while there is no cost curve to choose by
         self._stall_s = stall_s
         self._clock_ns = clock_ns
 
@@ -163,21 +164,31 @@ class Engine:
         self._rest()
         for seq in admitted:
             self.sessions.admit(seq)
-        wanted = {
-            seq.request_id: seq.depth
-            for seq in self.scheduler.running
-            if seq.pending == 1 and seq.depth > 0
-        }
-        gathered = self.port.gather(wanted, self.stats.step_s)
-        for request_id, reason in gathered.missing.items():
-            if request_id in self.sequences:
-                self.sequences[request_id].depth_reason = reason
+        gathered = self._gather()
         room = prompt_rows(self.pace, self.scheduler.max_rows, self._stall_s)
         segments = self.scheduler.compose(self._worthwhile(gathered.drafts, room), room)
         forward_started = time.perf_counter()
         events = self._run(segments, started_ns) if segments else []
         self._account(started, forward_started, gathered.waited_s, segments)
         return events
+
+    def _gather(self) -> Gathered:
+        """The blocks there are, after waiting for the others as long as they are worth it."""
+        writing = [seq for seq in self.scheduler.running if seq.pending == 1]
+        wanted = {seq.request_id: seq.depth for seq in writing if seq.depth > 0}
+        if self.speculation is None:
+            worth_s = self.fixed.worth(wanted, len(writing), self.pace.decode_s)
+        else:
+            worth_s = self.speculation.worth(wanted, len(writing))
+        gathered = self.port.gather(wanted, worth_s)
+        self.fixed.heard(gathered)
+        if self.speculation is not None:
+            self.speculation.heard(gathered)
+        for seq in writing:
+            reason = gathered.missing.get(seq.request_id, "")
+            seq.owed = reason == "late"
+            seq.depth_reason = reason or seq.depth_reason
+        return gathered
 
     def _worthwhile(self, drafts: dict[str, Draft], room: int) -> dict[str, Draft]:
         """What of the blocks is worth its rows; `room`: rows that prompts may take."""
@@ -273,12 +284,12 @@ class Engine:
         """How much to ask of the drafter for the next round, now that `tokens` are committed."""
         depth = self.plan.depth(seq.request.cohort, seq.request.max_draft_len, seq.remaining)
         seq.depth, seq.depth_reason = depth
+        seq.asked = seq.depth
         if self.speculation is not None:
             self.speculation.settle(seq.request_id, tokens)
-            asked = self.speculation.ask(seq.request_id, depth.tokens)
-            seq.depth = asked if seq.drafting else 0
-            if seq.depth < depth.tokens:
-                seq.depth_reason = NO_GAIN
+            seq.asked = self.speculation.ask(seq.request_id, depth.tokens) if seq.drafting else 0
+            if not seq.asked and not (seq.owed and seq.drafting) and depth.tokens:
+                seq.depth, seq.depth_reason = 0, NO_GAIN
 
     def _count(self, segment: Segment, verdict: Verdict, event: TokenEvent) -> None:
         self.stats.tokens += len(event.tokens)
@@ -287,7 +298,7 @@ class Engine:
             self.stats.rounds += 1
             self.stats.drafted += event.drafted
             self.stats.accepted += event.accepted
-            self.port.outcome(event.request_id, event.drafted, verdict.accepted)
+            self.fixed.verified(event.drafted, verdict.accepted)
         if segment.count > 1:
             self.stats.prefill_tokens += segment.count
 
@@ -313,9 +324,7 @@ class Engine:
         stats.preemptions = self.scheduler.preemptions
         stats.prefix_queries = self.scheduler.prefix_queries
         stats.prefix_hits = self.scheduler.prefix_hits
-        stats.step_s = (
-            step if not stats.step_s else stats.step_s + _SMOOTHING * (step - stats.step_s)
-        )
+        stats.step_s = self.pace.decode_s
 
     # -- start ------------------------------------------------------------------------------
 

@@ -52,7 +52,7 @@ class EngineStats:
     prefix_hits: int = 0  # of them, those that were there
     aborts: int = 0
     errors: int = 0
-    step_s: float = 0.0  # moving average of the verify step
+    step_s: float = 0.0  # moving average of a step without prompts
     forward_s: float = 0.0  # seconds inside the model forward, in all
     sample_s: float = 0.0  # seconds choosing tokens from logits, in all
     busy_s: float = 0.0  # seconds inside step(), in all

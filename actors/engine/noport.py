@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from actors.contracts import Gathered, PortCommit, SessionView
 from actors.exchange.status import LinkRecord
@@ -21,13 +21,10 @@ class NoDrafts:
     def commit(self, commits: Sequence[PortCommit]) -> None:
         pass
 
-    def gather(self, wanted: dict[str, int], step_s: float) -> Gathered:
+    def gather(self, wanted: dict[str, int], worth_s: Mapping[str, float]) -> Gathered:
         return Gathered(missing=dict.fromkeys(wanted, "no-drafter"))
 
     def close(self, request_id: str, reason: str) -> None:
-        pass
-
-    def outcome(self, request_id: str, drafted: int, accepted: int) -> None:
         pass
 
     def status(self) -> list[LinkRecord]:

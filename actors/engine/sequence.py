@@ -58,7 +58,9 @@ class Sequence:
     status: Status = Status.WAITING
     kv_len: int = 0
     round: int = 0
-    depth: int = 0  # block length asked of the drafter for the next round
+    depth: int = 0  # length of a block that the next round may verify
+    asked: int = 0  # of the block that is asked of the drafter for it
+    owed: bool = False  # a block that was asked for before is still to come
     depth_reason: str = ""
     drafting: bool = False  # a session is open on the port
     told: int = 0  # committed tokens that its drafter knows

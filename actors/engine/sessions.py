@@ -58,15 +58,16 @@ class Sessions:
         elif seq.drafting and not wanted:
             self._port.close(seq.request_id, NO_GAIN)
             seq.drafting = False
-            seq.depth, seq.depth_reason = 0, NO_GAIN
+            seq.depth = seq.asked = 0
+            seq.depth_reason = NO_GAIN
 
     def commit(self, decided: Iterable[Sequence]) -> None:
         """After a round, to the sequences that wrote in it: tell the drafters that are asked."""
         self._port.commit(
             [
-                self._news(seq, seq.depth)
+                self._news(seq, seq.asked)
                 for seq in decided
-                if seq.drafting and (seq.depth or len(seq.tokens) - seq.told >= MOST_UNTOLD)
+                if seq.drafting and (seq.asked or len(seq.tokens) - seq.told >= MOST_UNTOLD)
             ]
         )
 

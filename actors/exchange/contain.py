@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
@@ -29,14 +29,14 @@ def contained(call: Callable[P, None]) -> Callable[P, None]:
 
 
 def contained_gather(
-    call: Callable[[T, dict[str, int], float], Gathered],
-) -> Callable[[T, dict[str, int], float], Gathered]:
+    call: Callable[[T, dict[str, int], Mapping[str, float]], Gathered],
+) -> Callable[[T, dict[str, int], Mapping[str, float]], Gathered]:
     """For `gather`: every row goes without, with the reason "fault"."""
 
     @wraps(call)
-    def guarded(port: T, wanted: dict[str, int], step_s: float) -> Gathered:
+    def guarded(port: T, wanted: dict[str, int], worth_s: Mapping[str, float]) -> Gathered:
         try:
-            return call(port, wanted, step_s)
+            return call(port, wanted, worth_s)
         except Exception:
             log.exception("%s failed; its rows run without drafts", call.__qualname__)
             return Gathered(missing=dict.fromkeys(wanted, "fault"))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from actors.contracts import Draft, Gathered
@@ -33,13 +34,13 @@ class Gathering:
     bell: Bell
     clock: Callable[[], float]
     patience: Patience
-    survive: tuple[float, ...]
     wanted: dict[str, int]
-    step_s: float
+    worth_s: Mapping[str, float]
     sessions: dict[str, PortSession]
     vocab_size: int
     drafts: dict[str, Draft] = field(default_factory=dict)
     missing: dict[str, Reason] = field(default_factory=dict)
+    overtaken: dict[str, tuple[int, int]] = field(default_factory=dict)
     open: dict[str, PortSession] = field(default_factory=dict)
     waited_s: float = 0.0
 
@@ -58,7 +59,7 @@ class Gathering:
             if not heard:
                 break
         self._give_up()
-        return Gathered(self.drafts, dict(self.missing), self.waited_s)
+        return Gathered(self.drafts, dict(self.missing), self.waited_s, self.overtaken)
 
     def _wait(self, pause_s: float) -> bool:
         self.lock.release()
@@ -78,6 +79,8 @@ class Gathering:
             self.missing[request_id] = "depth-0"
             return
         draft = session.take()
+        if session.overtaken is not None:
+            self.overtaken[request_id], session.overtaken = session.overtaken, None
         if draft is not None:
             self._use(request_id, session, draft, draft.tokens[:depth])
             return
@@ -100,11 +103,14 @@ class Gathering:
             self.missing[request_id] = "fault"
 
     def _pause_s(self) -> float:
-        """How long the most hopeful of the open rows is worth waiting for, from now."""
+        """How long the open rows' blocks are worth waiting for, from now, while any drafter's are
+        still likely to come."""
         if self.patience.fixed_wait_s is not None:
             return self.patience.fixed_wait_s - self.waited_s
+        worth_s = math.fsum(self.worth_s.get(request_id, 0.0) for request_id in self.open)
+        if worth_s <= self.waited_s:
+            return 0.0
         now_s = self.clock()
-        share = len(self.open) / len(self.wanted)
         ages: dict[Home, float] = {}
         for session in self.open.values():
             if session.home is not None:
@@ -112,14 +118,7 @@ class Gathering:
                 ages[session.home] = min(age_s, ages.get(session.home, age_s))
         return max(
             (
-                waiting.wait_s(
-                    share=share,
-                    step_s=self.step_s,
-                    survive=self.survive,
-                    law=home.law,
-                    age_s=age_s,
-                    waited_s=self.waited_s,
-                )
+                waiting.wait_s(worth_s, home.law, age_s=age_s, waited_s=self.waited_s)
                 for home, age_s in ages.items()
             ),
             default=0.0,

@@ -92,7 +92,7 @@ class Home:
 
 @dataclass(eq=False, slots=True)
 class Held:
-    """A block that has come, and who drafted it."""
+    """A block that has come, what its tokens were drawn from, and who drafted it."""
 
     block: pb.Block
     mechanism: str
@@ -105,7 +105,8 @@ class PortSession:
 
     length: committed tokens that the drafter has or will have. unseeded: its features are still to
     be sent. warming: it is not known to have them yet. asked, answered: the newest round that a
-    block was asked for, and that one came for; stale: that one was on other tokens.
+    block was asked for, and that one came for; stale: that one was on other tokens. overtaken: the
+    last block that came too late, see `Gathered`.
     """
 
     view: SessionView
@@ -120,6 +121,7 @@ class PortSession:
     asked: int = -1
     answered: int = -1
     stale: bool = False
+    overtaken: tuple[int, int] | None = None
     silence: brk.Silence = field(default_factory=brk.Silence)
     faults: int = 0
     retry_s: float = 0.0
@@ -185,10 +187,18 @@ class PortSession:
             stale = stale and result.fit != "use"
             if result.fit not in ("stale", "stale_epoch"):
                 kept.append(held)
-            elif held.block.tokens and not held.used and self.home is not None:
-                self.home.counts.stale += 1
+            elif held.block.tokens and not held.used:
+                if result.fit == "stale":
+                    behind, size = (
+                        len(self.view.tokens) - held.block.base_len,
+                        len(held.block.tokens),
+                    )
+                    self.overtaken = (size if result.right < behind else behind), result.right
+                if self.home is not None:
+                    self.home.counts.stale += 1
             if result.tokens and best is None:
-                best = Draft(result.tokens, held.mechanism, True, held.block.draft_us)
+                draft_us, behind = held.block.draft_us, result.right
+                best = Draft(result.tokens, held.mechanism, True, draft_us, behind)
                 self._count_use(held)
         self.stale = stale
         self.blocks.clear()

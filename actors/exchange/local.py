@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from actors.contracts import (
@@ -98,7 +98,8 @@ class LocalPort:
         self._settle(self._guard.observe(observed))
 
     @contained_gather
-    def gather(self, wanted: dict[str, int], step_s: float) -> Gathered:
+    def gather(self, wanted: dict[str, int], worth_s: Mapping[str, float]) -> Gathered:
+        """Nothing is ever waited for: what there is to draft is drafted here and now."""
         began = time.perf_counter()
         drafts: dict[str, Draft] = {}
         missing: dict[str, str] = {}
@@ -140,9 +141,6 @@ class LocalPort:
         session = self._sessions.pop(request_id, None)
         if session is not None and session.key is not None:
             self._guard.close(session.key)
-
-    def outcome(self, request_id: str, drafted: int, accepted: int) -> None:
-        """Nothing is ever waited for, so there is nothing to learn."""
 
     @contained
     def shutdown(self) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from actors.contracts import Commit, Gathered, OpenSession, PortCommit, SessionKey, SessionView
@@ -23,8 +23,8 @@ from actors.exchange.limits import MAX_BLOCK
 from actors.exchange.link import Endpoint, Link
 from actors.exchange.status import LinkRecord, Reason
 from pilotfish.v1 import exchange_pb2 as pb
-from policies import acceptance, routing
 from policies import breaker as brk
+from policies import routing
 from policies.retry import pause_s
 
 _OVERLOADED_S = 1.0
@@ -65,7 +65,6 @@ class RemotePort:
         self._homes: dict[str, Home] = {}
         self._sessions: dict[str, PortSession] = {}
         self._epoch = 0
-        self._acceptance = acceptance.Acceptance()
         self._lock = threading.Lock()
         self._bell = Bell()
         self._down = False
@@ -136,7 +135,7 @@ class RemotePort:
             self._shed()
 
     @contained_gather
-    def gather(self, wanted: dict[str, int], step_s: float) -> Gathered:
+    def gather(self, wanted: dict[str, int], worth_s: Mapping[str, float]) -> Gathered:
         if not wanted:
             return Gathered()
         with self._lock:
@@ -145,15 +144,13 @@ class RemotePort:
                 self._bell,
                 self._clock,
                 self._options.patience,
-                acceptance.survival(self._acceptance, max(wanted.values())),
                 wanted,
-                step_s,
+                worth_s,
                 self._sessions,
                 self._vocab_size,
             )
             gathered = gathering.run()
             self.missing.update(gathered.missing.values())
-            self._learn(gathered)
             self._judge(wanted)
         return gathered
 
@@ -161,11 +158,6 @@ class RemotePort:
     def close(self, request_id: str, reason: str) -> None:
         with self._lock:
             self._close(request_id, reason)
-
-    @contained
-    def outcome(self, request_id: str, drafted: int, accepted: int) -> None:
-        with self._lock:
-            self._acceptance = acceptance.verified(self._acceptance, drafted, accepted)
 
     @contained
     def shutdown(self) -> None:
@@ -295,13 +287,6 @@ class RemotePort:
         if session is not None and session.home is not None and session.key is not None:
             session.home.link.close_session(session.key, reason)
             session.leave("no-drafter", self._clock())
-
-    def _learn(self, gathered: Gathered) -> None:
-        """An empty answer is a block whose first token was not accepted: waiting for the next is
-        worth as much less."""
-        for reason in gathered.missing.values():
-            if reason == "empty":
-                self._acceptance = acceptance.verified(self._acceptance, 1, 0)
 
     def _judge(self, wanted: dict[str, int]) -> None:
         """Rest the drafters that are silent; open lost sessions again with their next commit."""

@@ -137,7 +137,7 @@ def _rounds(
             view.tokens.extend((2,) * count)
         began, cpu_began = time.perf_counter(), time.process_time()
         port.commit(commits)
-        gathered = port.gather(wanted, 1.0)
+        gathered = port.gather(wanted, {})
         elapsed, cpu = time.perf_counter() - began, time.process_time() - cpu_began
         turn += 1
         complete = len(gathered.drafts) == sessions

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -128,8 +128,8 @@ class SchedulePort:
     def commit(self, commits: Sequence[PortCommit]) -> None:
         self._inner.commit(commits)
 
-    def gather(self, wanted: dict[str, int], step_s: float) -> Gathered:
-        gathered = self._inner.gather(wanted, step_s)
+    def gather(self, wanted: dict[str, int], worth_s: Mapping[str, float]) -> Gathered:
+        gathered = self._inner.gather(wanted, worth_s)
         drafts = {}
         for request_id, draft in gathered.drafts.items():
             length = self._schedule[self._turn % len(self._schedule)]
@@ -139,9 +139,6 @@ class SchedulePort:
 
     def close(self, request_id: str, reason: str) -> None:
         self._inner.close(request_id, reason)
-
-    def outcome(self, request_id: str, drafted: int, accepted: int) -> None:
-        self._inner.outcome(request_id, drafted, accepted)
 
     def status(self) -> list[LinkRecord]:
         return self._inner.status()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Mapping
 
 import pytest
 import torch
@@ -141,8 +142,8 @@ def test_an_abort_at_any_moment_leaves_nothing_and_disturbs_nobody(moment: str) 
     forward, gather = engine.target.forward, port.gather
     round_now = 0
 
-    def aborting_gather(wanted: dict[str, int], step_s: float) -> Gathered:
-        gathered = gather(wanted, step_s)
+    def aborting_gather(wanted: dict[str, int], worth_s: Mapping[str, float]) -> Gathered:
+        gathered = gather(wanted, worth_s)
         if moment == "after-propose" and round_now == 3:
             engine.abort("0")
         return gathered

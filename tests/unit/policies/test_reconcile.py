@@ -20,7 +20,7 @@ def test_a_block_on_the_committed_length_is_used_whole() -> None:
 
 def test_the_tail_behind_a_right_guess_is_used() -> None:
     result = reconcile(base_len=2, block=(7, 8, 9), block_epoch=0, committed=(1, 2, 7), epoch=0)
-    assert (result.fit, result.tokens) == ("stale_tail", (8, 9))
+    assert (result.fit, result.tokens, result.right) == ("stale_tail", (8, 9), 1)
 
 
 def test_one_wrong_guess_makes_the_whole_block_stale() -> None:
@@ -54,6 +54,13 @@ def test_what_is_used_continues_the_committed_tokens_as_the_block_said(
         assert committed[:base_len] + block == committed + result.tokens
     if result.fit == "stale_tail":
         assert result.tokens
+        assert result.right == len(block) - len(result.tokens)
+    if result.fit == "stale":
+        written = committed[base_len:]
+        assert block[: result.right] == written[: result.right]
+        assert block[result.right : result.right + 1] != written[
+            result.right : result.right + 1
+        ] or result.right == len(block)
     if result.fit == "stale":
         overtaken = base_len + len(block) <= len(committed)
         assert overtaken or committed[base_len:] != block[: len(committed) - base_len]

@@ -16,7 +16,7 @@ def make_arrivals(samples: list[tuple[float, bool]]) -> Arrivals:
 
 
 def wait(law: waiting.ArrivalLaw | None, age_s: float = 0.0, step_s: float = 0.02) -> float:
-    return waiting.wait_s(share=1.0, step_s=step_s, survive=SURVIVE, law=law, age_s=age_s)
+    return waiting.wait_s(waiting.worth_s(1.0, step_s, SURVIVE), law, age_s=age_s)
 
 
 def test_the_worth_of_waiting_is_the_designs_formula() -> None:
@@ -138,7 +138,55 @@ def test_survival_never_rises_with_the_position() -> None:
 
 
 def test_what_a_step_has_waited_is_taken_off_its_budget() -> None:
-    whole = waiting.wait_s(share=1.0, step_s=0.02, survive=SURVIVE, law=None)
-    rest = waiting.wait_s(share=1.0, step_s=0.02, survive=SURVIVE, law=None, waited_s=0.005)
-    assert rest == pytest.approx(whole - 0.005)
-    assert waiting.wait_s(share=1.0, step_s=0.02, survive=SURVIVE, law=None, waited_s=1.0) == 0.0
+    assert waiting.wait_s(0.02, None, waited_s=0.005) == pytest.approx(0.015)
+    assert waiting.wait_s(0.02, None, waited_s=1.0) == 0.0
+
+
+CERTAIN = (1.0,) * 4
+
+
+@given(
+    writers=st.integers(1, 8),
+    missing=st.integers(1, 8),
+    rates=st.lists(st.floats(0, 1), max_size=4),
+)
+def test_where_rows_cost_nothing_the_worths_add_up_to_the_designs_formula(
+    writers: int, missing: int, rates: list[float]
+) -> None:
+    missing = min(missing, writers)
+    survive = sorted(rates, reverse=True)
+    count = len(survive)
+    worths = waiting.worths(
+        [survive] * writers, [CERTAIN[:count]] * writers, [count] * writers, writers, lambda _: 0.02
+    )
+    expected = waiting.worth_s(missing / writers, 0.02, survive)
+    assert sum(worths[:missing]) == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+def test_a_block_that_would_not_be_verified_is_worth_no_wait() -> None:
+    assert waiting.worths([SURVIVE] * 2, [CERTAIN] * 2, [0, 0], 2, lambda rows: 1.0) == [0.0, 0.0]
+    worths = waiting.worths([SURVIVE] * 2, [CERTAIN] * 2, [0, 4], 2, lambda rows: 1.0)
+    assert worths[0] == 0.0
+    assert worths[1] > 0.0
+
+
+def test_only_the_rows_that_would_be_verified_are_priced() -> None:
+    def worth(survive: tuple[float, ...]) -> list[float]:
+        return waiting.worths([survive], [CERTAIN], [2], 1, lambda rows: 1.0 + 0.1 * rows)
+
+    assert worth((0.7, 0.49, 0.343, 0.24)) == worth((0.7, 0.49, 0.0, 0.0))
+
+
+def test_a_block_that_seldom_comes_is_worth_as_much_less() -> None:
+    def worth(comes: float) -> float:
+        reach = tuple(comes * r for r in CERTAIN)
+        return sum(waiting.worths([SURVIVE], [reach], [4], 100, lambda rows: 1.0 + 0.001 * rows))
+
+    assert worth(0.1) == pytest.approx(0.1 * worth(1.0), rel=0.02)
+
+
+def test_rows_that_cost_what_they_bring_are_worth_no_wait() -> None:
+    even = waiting.worths([(1.0,)], [(1.0,)], [1], 1, lambda rows: float(rows))
+    assert even == pytest.approx([0.0])
+    dear = waiting.worths([(0.5,)], [(1.0,)], [1], 1, lambda rows: float(rows))
+    assert dear == [0.0]

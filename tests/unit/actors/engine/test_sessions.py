@@ -40,7 +40,7 @@ class Recorder(NoDrafts):
             self.known[commit.request_id] += commit.tokens
             self.messages += 1
 
-    def gather(self, wanted: dict[str, int], step_s: float) -> Gathered:
+    def gather(self, wanted: dict[str, int], worth_s: Any) -> Gathered:
         return Gathered({r: Draft((0,) * d, "nonsense", False) for r, d in wanted.items()})
 
     def close(self, request_id: str, reason: str) -> None:

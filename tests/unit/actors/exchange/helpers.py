@@ -34,7 +34,7 @@ torch.set_num_threads(1)
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=64)
 STEP_S = 5.0
-"""The step of a patient engine: blocks are waited for as long as a test may take."""
+"""What a block is worth to a patient engine: it is waited for as long as a test may take."""
 
 
 def next_token(tokens: Sequence[int]) -> int:
@@ -76,7 +76,7 @@ class Engine:
 
     port: DraftPort
     depth: int = 4
-    step_s: float = STEP_S
+    worth_s: float = STEP_S
     views: dict[str, View] = field(default_factory=dict)
     rounds: dict[str, int] = field(default_factory=dict)
     accepted: int = 0
@@ -102,8 +102,12 @@ class Engine:
             )
         self.port.commit(commits)
 
+    @property
+    def wanted(self) -> dict[str, int]:
+        return dict.fromkeys(self.views, self.depth)
+
     def gather(self) -> Gathered:
-        return self.port.gather(dict.fromkeys(self.views, self.depth), self.step_s)
+        return self.port.gather(self.wanted, dict.fromkeys(self.views, self.worth_s))
 
     def step(self) -> Gathered:
         gathered = self.gather()
@@ -115,8 +119,6 @@ class Engine:
             accepted = 0
             while accepted < len(block) and block[accepted] == truth[accepted]:
                 accepted += 1
-            if draft:
-                self.port.outcome(request_id, len(block), accepted)
             self.accepted += accepted
             self.drafted += len(block)
             texts[request_id] = truth[: accepted + 1]

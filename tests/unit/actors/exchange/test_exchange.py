@@ -146,7 +146,7 @@ def test_commits_that_come_before_the_features_wait_for_them_in_order() -> None:
     drafter = ToyDrafter(taps=(1,))
     view = View("r", list(range(9)), rows=torch.randn(64, 4).bfloat16())
     with serving(drafter) as endpoint, ported(endpoint, compat=tapped((1,))) as port:
-        engine = Engine(port, step_s=0.0)
+        engine = Engine(port, worth_s=0.0)
         engine.start(view)
         for _ in range(10):  # rounds go on without a block while the features are on their way
             engine.step()
@@ -180,7 +180,7 @@ def test_the_still_matching_tail_of_a_late_block_is_used() -> None:
         wait_for(lambda: bool(session.blocks))
         view.tokens.extend(continuation(view.tokens, 1))  # the row ran alone in the meantime
         draft = engine.gather().drafts["r"]
-        assert draft.tokens == continuation(base, 4)[1:]
+        assert (draft.tokens, draft.behind) == (continuation(base, 4)[1:], 1)
         assert port.status()[0].blocks_late == 1
 
 
@@ -192,8 +192,47 @@ def test_a_late_block_on_other_tokens_is_dropped_and_counted() -> None:
         engine.start(view)
         wait_for(lambda: bool(port._sessions["r"].blocks))
         view.tokens.append((continuation(view.tokens, 1)[0] + 1) % 97)
-        assert engine.gather().missing == {"r": "stale"}
+        gathered = engine.gather()
+        assert gathered.missing == {"r": "stale"}
+        assert gathered.overtaken == {"r": (4, 0)}
         assert port.status()[0].blocks_stale == 1
+        assert engine.gather().overtaken == {}
+
+
+def test_a_late_block_that_was_right_is_told_of_with_all_its_right_tokens() -> None:
+    with serving(ToyDrafter()) as endpoint, ported(endpoint) as port:
+        engine = Engine(port, depth=2)
+        view = View("r", [3, 4])
+        engine.start(view)
+        wait_for(lambda: bool(port._sessions["r"].blocks))
+        view.tokens.extend(continuation(view.tokens, 3))
+        assert engine.gather().overtaken == {"r": (2, 2)}
+
+
+def test_a_block_worth_nothing_is_not_waited_for_and_used_once_it_has_come() -> None:
+    drafter = ToyDrafter()
+    gate = threading.Event()
+    drafter.spoil = lambda proposals: (gate.wait(10), proposals)[1]
+    with serving(drafter) as endpoint, ported(endpoint, options=PortOptions()) as port:
+        engine = Engine(port)
+        engine.start(*make_views(2))
+        wait_for(lambda: bool(drafter.batches))
+        unnamed = port.gather(engine.wanted, {})
+        assert (unnamed.missing, unnamed.waited_s) == ({"r0": "late", "r1": "late"}, 0.0)
+        gate.set()
+        wait_for(lambda: all(s.blocks for s in port._sessions.values()))
+        assert port.gather(engine.wanted, {}).drafts.keys() == {"r0", "r1"}
+
+
+def test_the_worths_of_all_missing_blocks_add_up_to_one_wait() -> None:
+    drafter = ToyDrafter()
+    gate = threading.Event()
+    drafter.spoil = lambda proposals: (gate.wait(10), proposals)[1]
+    with serving(drafter) as endpoint, ported(endpoint, options=PortOptions()) as port:
+        engine = Engine(port)
+        engine.start(*make_views(2))
+        assert port.gather(engine.wanted, {"r0": 0.01, "r1": 0.02}).waited_s >= 0.03
+        gate.set()
 
 
 def test_a_block_past_the_commits_is_kept_until_they_reach_it() -> None:
@@ -276,8 +315,8 @@ def test_no_drafter_is_a_reason_and_no_wait() -> None:
         gathered = engine.step()
         assert gathered.missing == {"r": "no-drafter"}
         assert gathered.waited_s == 0.0
-        assert port.gather({}, 1.0).drafts == {}
-        assert port.gather({"stranger": 3}, 1.0).missing == {"stranger": "no-drafter"}
+        assert port.gather({}, {}).drafts == {}
+        assert port.gather({"stranger": 3}, {"stranger": 1.0}).missing == {"stranger": "no-drafter"}
     assert port.status() == []
 
 
@@ -299,7 +338,7 @@ def test_a_thousand_random_opens_and_aborts_leave_nothing_on_either_side() -> No
     drafter = ToyDrafter(taps=(1,))
     rows = torch.randn(256, 64).bfloat16()
     with serving(drafter) as endpoint, ported(endpoint, compat=tapped((1,))) as port:
-        engine = Engine(port, step_s=0.0)
+        engine = Engine(port, worth_s=0.0)
         port._options = IMPATIENT
         for number in range(1000):
             view = View(f"r{number}", [number % 97] * dice.randint(1, 20), rows=rows)

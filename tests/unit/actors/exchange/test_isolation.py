@@ -71,7 +71,7 @@ def test_a_drafter_that_hangs_is_contained_by_the_clock() -> None:
         gate.clear()
         engine.step()
         assert hung.wait(10)
-        engine.step_s = 0.001
+        engine.worth_s = 0.001
         reasons = []
         for _ in range(12):
             now[0] += 0.2
@@ -112,7 +112,7 @@ def test_a_drafter_that_hangs_is_contained_however_short_the_requests_are() -> N
         serving(drafter) as endpoint,
         ported(endpoint, options=PortOptions(), clock=lambda: now[0]) as port,
     ):
-        engine = Engine(port, step_s=0.001)
+        engine = Engine(port, worth_s=0.001)
         for i in range(12):
             engine.start(View(f"r{i}", [i, i + 1]))
             for _ in range(3):
@@ -128,7 +128,7 @@ def test_a_process_that_stops_answering_costs_a_bounded_wait() -> None:
     with drafter_process("d0") as frozen:
         options = PortOptions(patience=Patience(least_s=0.05, first_s=0.1))
         with ported(frozen.endpoint, options=options) as port:
-            engine = Engine(port, step_s=0.05)
+            engine = Engine(port, worth_s=0.025)  # for each of two
             engine.start(*make_views(2))
             step_until(engine, lambda: not engine.step().missing)
             frozen.pause()
@@ -203,7 +203,7 @@ def test_the_wait_follows_live_arrivals_and_not_a_constant() -> None:
     drafter = ToyDrafter()
     drafter.spoil = lambda proposals: (time.sleep(0.03), proposals)[1]
     with serving(drafter) as endpoint, ported(endpoint, options=PortOptions()) as port:
-        engine = Engine(port, step_s=0.002)
+        engine = Engine(port, worth_s=0.002)
         engine.start(*make_views(1))
         waits = [engine.step().waited_s]
         for _ in range(40):
