@@ -55,6 +55,8 @@ def _learned(module: str, name: str) -> Builder:
 LEARNED: dict[str, Builder] = {
     "dflash": _learned("dflash", "DFlashDrafter"),
     "dspark": _learned("dspark", "DSparkDrafter"),
+    "eagle3": _learned("eagle3", "EagleDrafter"),
+    "mtp": _learned("mtp", "MtpDrafter"),
 }
 """Those whose checkpoint says what a verifier has to tap."""
 
