@@ -1,0 +1,109 @@
+"""EAGLE-3 and MTP as the chains that `chain_trainee` trains."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from actors.drafters.learned.blocks import Attend, DecoderLayer, Rope
+from actors.drafters.learned.eagle_model import EagleLayer, EagleModel, EagleSpec
+from actors.drafters.learned.mtp_model import MtpModel, MtpSpec, MtpStage
+from actors.training.attend import KeyValue
+from actors.training.errors import TrainingError
+
+
+class EagleChain:
+    """One layer; the features of its taps come first in a row."""
+
+    def __init__(self, spec: EagleSpec) -> None:
+        if spec.layers != 1 or spec.slots:
+            raise TrainingError("EAGLE-3 is trained with one layer, as a chain", "layers")
+        self.spec = spec
+        self.module: EagleModel = EagleModel(spec)
+        self.columns = slice(0, spec.feature_dim)
+
+    @property
+    def layer(self) -> EagleLayer:
+        found = self.module.layers[0]
+        assert isinstance(found, EagleLayer)
+        return found
+
+    def first(self, features: torch.Tensor) -> torch.Tensor:
+        return self.module.fuse(features)
+
+    def keys(
+        self, embedded: torch.Tensor, hidden: torch.Tensor, positions: torch.Tensor
+    ) -> KeyValue:
+        layer, rope = self.layer, self.module.rope
+        x = torch.cat((layer.input_layernorm(embedded), layer.hidden_norm(hidden)), -1)
+        return layer.self_attn.key_value(x, rope, rope(positions))
+
+    def step(
+        self,
+        embedded: torch.Tensor,
+        hidden: torch.Tensor,
+        positions: torch.Tensor,
+        attend: Attend,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        z = self.module(embedded, hidden, positions, attend)
+        return self.module.recycled(z), self.module.output(z)
+
+    def export(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        spec = self.spec
+        facts = {
+            "norm_before_residual": spec.norm_before_residual,
+            "norm_before_fc": spec.norm_before_fc,
+            "fc_norm": spec.fc_norm,
+            "norm_output": spec.norm_output,
+        }
+        return dict(self.module.state_dict()), facts
+
+
+class MtpChain:
+    """One stage, used again for each further draft; the target's last state ends a row."""
+
+    def __init__(self, spec: MtpSpec, final_norm: torch.Tensor) -> None:
+        if spec.stages != 1:
+            raise TrainingError("MTP is trained with one stage, used again and again", "layers")
+        self.spec = spec
+        self._model = MtpModel(spec)
+        self._model.final_norm.weight = nn.Parameter(final_norm.clone(), requires_grad=False)
+        self.module: nn.Module = self._model.stages[0]  # the final norm is the target's
+        self.columns = slice(-spec.layer.hidden, None)
+
+    @property
+    def stage(self) -> MtpStage:
+        assert isinstance(self.module, MtpStage)
+        return self.module
+
+    @property
+    def rope(self) -> Rope:
+        assert isinstance(self._model.rope, Rope)
+        return self._model.rope
+
+    def first(self, features: torch.Tensor) -> torch.Tensor:
+        return self._model.feature(features)
+
+    def keys(
+        self, embedded: torch.Tensor, hidden: torch.Tensor, positions: torch.Tensor
+    ) -> KeyValue:
+        stage, block = self.stage, self.stage.block
+        assert isinstance(block, DecoderLayer)
+        parts = (stage.enorm(embedded), stage.hnorm(hidden))
+        x = stage.eh_proj(torch.cat(parts[::-1] if stage.hidden_first else parts, -1))
+        return block.self_attn.key_value(block.input_layernorm(x), self.rope, self.rope(positions))
+
+    def step(
+        self,
+        embedded: torch.Tensor,
+        hidden: torch.Tensor,
+        positions: torch.Tensor,
+        attend: Attend,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        out = self._model(0, embedded, hidden, positions, attend)
+        return out, out
+
+    def export(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        return dict(self.module.state_dict()), {"hidden_first": self.spec.hidden_first}

@@ -1,0 +1,68 @@
+"""Answers as a trainer reads them, and the order it reads them in."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from actors.training.errors import TrainingError
+from actors.training.store import read_answers, read_header, read_index
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One answer of T tokens. tokens: int64 [T]; features: bf16 [T - 1, taps · hidden], of which
+    row j belongs to token j. Rows prompt_len … T - 2 have an answer's token after them."""
+
+    tokens: torch.Tensor
+    prompt_len: int
+    category: str
+    features: torch.Tensor
+
+    @property
+    def length(self) -> int:
+        return int(self.tokens.shape[0])
+
+    @property
+    def anchors(self) -> int:
+        """Answer tokens with another one after them: each may be the newest committed one."""
+        return self.length - 1 - self.prompt_len
+
+
+def load_examples(folder: str | Path, *, greedy_only: bool = False) -> list[Example]:
+    """All answers of a store that have two tokens or more. The features stay in the files'
+    mapped pages. Raises TrainingError."""
+    path = Path(folder)
+    read_header(path)
+    found = [
+        Example(torch.tensor(a.tokens), a.prompt_len, a.category, a.features)
+        for shard in read_index(path)
+        for a in read_answers(path, shard)
+        if not (greedy_only and a.sampled)
+    ]
+    found = [e for e in found if e.anchors >= 1]
+    if not found:
+        raise TrainingError(f"{folder} has no answers of two tokens", "output")
+    return found
+
+
+def batches(
+    examples: Sequence[Example], anchors: int, rng: random.Random
+) -> Iterator[list[Example]]:
+    """One pass in random order: examples with at least `anchors` anchors together."""
+    order = list(examples)
+    rng.shuffle(order)
+    batch: list[Example] = []
+    held = 0
+    for example in order:
+        batch.append(example)
+        held += example.anchors
+        if held >= anchors:
+            yield batch
+            batch, held = [], 0
+    if batch:
+        yield batch

@@ -1,0 +1,164 @@
+"""A mechanism by name, shaped for a target and begun from the target's own layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from actors.drafters.learned.block_model import BlockSpec
+from actors.drafters.learned.eagle_model import EagleSpec
+from actors.drafters.learned.mtp_model import MtpSpec
+from actors.drafters.learned.spec import LayerSpec
+from actors.drafters.learned.target_parts import TargetParts
+from actors.training.block_trainee import BlockTrainee, BlockTraining
+from actors.training.chain_models import EagleChain, MtpChain
+from actors.training.chain_trainee import ChainTrainee, ChainTraining
+from actors.training.errors import TrainingError
+from actors.training.laws import TargetLaw
+from actors.training.trainee import Trainee
+from actors.training.warm_start import (
+    TargetLayers,
+    warm_block,
+    warm_eagle,
+    warm_embedding,
+    warm_mtp,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Of a drafter. intermediate: 0 is the mechanism's own default. drafts: of one block.
+    mask_token: a token that no text has."""
+
+    layers: int = 2
+    intermediate: int = 0
+    drafts: int = 6
+    markov_rank: int = 32
+    mask_token: int = 4
+    warm: bool = True
+    block: BlockTraining = field(default_factory=BlockTraining)
+    chain: ChainTraining = field(default_factory=ChainTraining)
+
+
+def default_taps(layers: int) -> tuple[int, ...]:
+    """Three depths (EAGLE-3's own choice), and the last state, from which the target's law comes;
+    indices into transformers' hidden_states."""
+    return (2, layers // 2, layers - 3, layers)
+
+
+def build(
+    mechanism: str, parts: TargetParts, draft_ids: torch.Tensor, folder: str, shape: Shape
+) -> Trainee:
+    """folder: the target's. Raises TrainingError for a mechanism that is not trained here."""
+    if mechanism not in BUILDERS:
+        known = ", ".join(BUILDERS)
+        raise TrainingError(f"unknown mechanism {mechanism!r}; trained are {known}", "mechanism")
+    if not 0 <= shape.mask_token < parts.vocab:
+        raise TrainingError(f"the mask token {shape.mask_token} is no token", "mask_token")
+    layers = TargetLayers(folder) if shape.warm else None
+    return BUILDERS[mechanism](parts, TargetLaw.of(parts, draft_ids), shape, layers)
+
+
+def layer_of(parts: TargetParts, intermediate: int, *, qk_norm: bool) -> LayerSpec:
+    """A decoder layer as wide as the target's, with a smaller MLP."""
+    config: dict[str, Any] = parts.config
+    heads = int(config["num_attention_heads"])
+    rope = dict(config.get("rope_parameters") or {})
+    rope.setdefault("rope_type", "default")
+    rope.setdefault("rope_theta", float(config.get("rope_theta") or 10000.0))
+    return LayerSpec(
+        hidden=parts.hidden,
+        heads=heads,
+        kv_heads=int(config.get("num_key_value_heads") or heads),
+        head_dim=int(config.get("head_dim") or parts.hidden // heads),
+        intermediate=intermediate,
+        eps=float(config.get("rms_norm_eps", 1e-6)),
+        qk_norm=qk_norm,
+        max_context=int(config.get("max_position_embeddings") or 0),
+        rope=rope,
+    )
+
+
+def _block(
+    parts: TargetParts, law: TargetLaw, shape: Shape, layers: TargetLayers | None, rank: int
+) -> BlockTrainee:
+    taps = default_taps(parts.layers)[:-1]
+    spec = BlockSpec(
+        layer=layer_of(parts, shape.intermediate or 1024, qk_norm=True),
+        layers=shape.layers,
+        taps=taps,
+        target_hidden=parts.hidden,
+        block=shape.drafts if rank else shape.drafts + 1,
+        mask_token=shape.mask_token,
+        next_token=bool(rank),
+    )
+    made = BlockTrainee(spec, parts, law, rank, shape.block)
+    with torch.no_grad():
+        made.module.norm.weight.copy_(parts.norm)
+    if made.module.markov_head is not None:
+        warm_embedding(made.module.markov_head.markov_w1, parts.embedding)
+    if layers is not None:
+        # The last tap is what this layer of the target, and roughly the next ones, have read.
+        sources = tuple(range(taps[-1], taps[-1] + shape.layers))
+        if sources[-1] >= parts.layers:
+            raise TrainingError("so many layers cannot begin as the target's last ones", "layers")
+        warm_block(made.module, layers, sources, len(taps) - 1)
+    return made
+
+
+def _dspark(
+    parts: TargetParts, law: TargetLaw, shape: Shape, layers: TargetLayers | None
+) -> Trainee:
+    return _block(parts, law, shape, layers, shape.markov_rank)
+
+
+def _dflash(
+    parts: TargetParts, law: TargetLaw, shape: Shape, layers: TargetLayers | None
+) -> Trainee:
+    return _block(parts, law, shape, layers, 0)
+
+
+def _eagle3(
+    parts: TargetParts, law: TargetLaw, shape: Shape, layers: TargetLayers | None
+) -> Trainee:
+    taps = default_taps(parts.layers)[:-1]
+    spec = EagleSpec(
+        layer=layer_of(parts, shape.intermediate or 1536, qk_norm=False),
+        layers=1,
+        taps=taps,
+        target_hidden=parts.hidden,
+        draft_vocab=int(law.head.shape[0]),
+    )
+    chain = EagleChain(spec)
+    with torch.no_grad():
+        chain.module.norm.weight.copy_(parts.norm)
+    if layers is not None:
+        warm_eagle(chain.module, layers, parts.layers - 1, len(taps) - 1)
+    return ChainTrainee("eagle3", chain, parts, law, shape.drafts, shape.chain)
+
+
+def _mtp(parts: TargetParts, law: TargetLaw, shape: Shape, layers: TargetLayers | None) -> Trainee:
+    spec = MtpSpec(
+        layer=layer_of(parts, shape.intermediate or 1536, qk_norm=False),
+        stages=1,
+        tap=parts.layers,
+        target_eps=float(parts.config.get("rms_norm_eps", 1e-6)),
+    )
+    chain = MtpChain(spec, parts.norm)
+    with torch.no_grad():
+        chain.stage.norm.weight.copy_(parts.norm)
+    if layers is not None:
+        warm_mtp(chain.stage, layers, parts.layers - 1)
+    return ChainTrainee("mtp", chain, parts, law, shape.drafts, shape.chain)
+
+
+Build = Callable[[TargetParts, TargetLaw, Shape, TargetLayers | None], Trainee]
+BUILDERS: dict[str, Build] = {
+    "dspark": _dspark,
+    "dflash": _dflash,
+    "eagle3": _eagle3,
+    "mtp": _mtp,
+}
