@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from cluster.cli import bench, models
+from cluster.cli import bench, models, plan
 from cluster.cli.flags import BY_NAME, help_of
 from cluster.cli.foreign import FOREIGN, normalised, refusal
 from cluster.cli.options import FlagError, app_args
@@ -32,6 +32,7 @@ app = typer.Typer(
 )
 app.add_typer(models.app, name="models")
 app.command()(bench.bench)
+app.command()(plan.plan)
 
 ApiKey = Annotated[
     str | None,

@@ -22,7 +22,9 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     return int(ended.value.code or 0)
 
 
-@pytest.mark.parametrize("command", [[], ["serve"], ["chat"], ["demo"], ["models"], ["version"]])
+@pytest.mark.parametrize(
+    "command", [[], ["serve"], ["chat"], ["demo"], ["models"], ["plan"], ["version"]]
+)
 def test_help_imports_neither_torch_nor_ray(command: list[str]) -> None:
     script = (
         "import sys\n"
