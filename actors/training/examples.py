@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 import torch
@@ -66,3 +67,12 @@ def batches(
             batch, held = [], 0
     if batch:
         yield batch
+
+
+def balanced(examples: Sequence[Example], count: int) -> list[Example]:
+    """The first `count`, one of each category in turn."""
+    groups: dict[str, list[Example]] = {}
+    for example in examples:
+        groups.setdefault(example.category, []).append(example)
+    columns = [groups[name] for name in sorted(groups)]
+    return [e for row in zip_longest(*columns) for e in row if e is not None][:count]

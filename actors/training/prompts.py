@@ -58,12 +58,16 @@ def read_prompts(path: str | Path, sampled_share: float = 0.0, seed: int = 0) ->
 
 
 def tokenised(
-    prompts: Sequence[Prompt], encode: Encode, max_tokens: int
+    prompts: Sequence[Prompt], encode: Encode, max_tokens: int, count: int | None = None
 ) -> Iterator[tuple[Prompt, tuple[int, ...]]]:
-    """Lazily; prompts longer than `max_tokens` tokens are left out."""
+    """Lazily, the first `count`; prompts longer than `max_tokens` tokens are left out."""
+    found = 0
     for prompt in prompts:
+        if count is not None and found >= count:
+            return
         ids = tuple(encode(prompt.text))
         if len(ids) <= max_tokens:
+            found += 1
             yield prompt, ids
 
 

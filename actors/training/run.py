@@ -1,0 +1,161 @@
+"""One drafter from prompts to checkpoint: answers, vocabulary, training, export. Each part finds
+what an earlier run has done in the output folder and goes on from there.
+
+    OUTPUT/answers, OUTPUT/validation   what the target wrote (`store`), for all mechanisms
+    OUTPUT/vocabulary-N.json            the draft vocabulary of size N
+    OUTPUT/MECHANISM/                   checkpoint, curve, and `export/`, the drafter
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from actors.drafters.learned.target_parts import TargetParts, target_parts
+from actors.training.answering import AnswerOptions, AnswerProgress, answer, answering_engine
+from actors.training.errors import TrainingError
+from actors.training.examples import Example, load_examples
+from actors.training.loop import Hooks, Loop, LoopOptions, Report
+from actors.training.mechanisms import Shape, build, default_taps
+from actors.training.prompts import Encode, read_prompts, tokenised
+from actors.training.recorder import Recorder
+from actors.training.store import AnswerStore, StoreHeader
+from actors.training.trainee import Trainee
+from actors.training.vocabulary import coverage, draft_vocabulary, frequencies
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """target: the target's folder. valid: prompts for validation; their answers are greedy.
+    draft_vocab: rows of the reduced head. max_bytes: of the recorded answers."""
+
+    mechanism: str
+    target: str
+    prompts: Path
+    valid: Path
+    output: Path
+    num_prompts: int = 2500
+    num_valid: int = 100
+    sampled_share: float = 0.25
+    max_bytes: int = 8 * 10**9
+    draft_vocab: int = 6144
+    seed: int = 0
+    answers: AnswerOptions = field(default_factory=AnswerOptions)
+    shape: Shape = field(default_factory=Shape)
+    loop: LoopOptions = field(default_factory=lambda: LoopOptions(budget_s=3600.0))
+
+
+class View(Protocol):
+    """Who watches."""
+
+    def stage(self, text: str) -> None: ...
+
+    def answering(self, progress: AnswerProgress, total: int) -> None: ...
+
+    def step(self, report: Report) -> None: ...
+
+    def validated(self, line: dict[str, Any]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """coverage: share of the answers' tokens that can be drafted."""
+
+    parts: TargetParts
+    draft_ids: torch.Tensor
+    coverage: float
+    train: list[Example]
+    valid: list[Example]
+
+
+def record(options: RunOptions, encode: Encode, view: View) -> None:
+    """Have the target answer what it has not answered yet. Raises TrainingError."""
+    parts = target_parts(options.target, torch.float32)
+    header = StoreHeader(
+        parts.digest,
+        default_taps(parts.layers),
+        parts.hidden,
+        options.answers.max_tokens,
+        options.answers.max_prompt,
+    )
+    parts_of = (
+        ("validation", options.valid, options.num_valid, 0.0),
+        ("answers", options.prompts, options.num_prompts, options.sampled_share),
+    )
+    engine = recorder = None
+    for name, source, count, share in parts_of:
+        store = AnswerStore(options.output / name, header, options.max_bytes)
+        prompts = read_prompts(source, share, options.seed)
+        ready = list(tokenised(prompts, encode, options.answers.max_prompt, count))
+        missing = [item for item in ready if item[0].name not in store.done]
+        if not missing or store.full:
+            continue
+        if engine is None or recorder is None:
+            view.stage("Loading the target")
+            recorder = Recorder(header.taps)
+            engine = answering_engine(options.target, recorder, options.answers)
+        view.stage(f"The target answers {len(missing)} prompts ({name})")
+        answer(
+            engine,
+            recorder,
+            missing,
+            store,
+            options.answers.max_tokens,
+            lambda progress, total=len(missing): view.answering(progress, total),  # type: ignore[misc]
+        )
+
+
+def load(options: RunOptions) -> Data:
+    """Raises TrainingError where nothing is recorded."""
+    parts = target_parts(options.target, torch.float32)
+    train = load_examples(options.output / "answers")
+    valid = load_examples(options.output / "validation", greedy_only=True)
+    counts = frequencies(train, parts.vocab)
+    ids = _vocabulary(options.output, counts, options.draft_vocab)
+    return Data(parts, ids, coverage(counts, ids), train, valid)
+
+
+def _vocabulary(folder: Path, counts: torch.Tensor, size: int) -> torch.Tensor:
+    """Chosen once: a checkpoint's rows must stay what they are while answers are added."""
+    path = folder / f"vocabulary-{size}.json"
+    if not path.exists():
+        path.write_text(json.dumps(draft_vocabulary(counts, size).tolist()), "utf-8")
+    return torch.tensor(json.loads(path.read_text("utf-8")))
+
+
+def fit(
+    options: RunOptions,
+    data: Data,
+    view: View,
+    on_best: Callable[[Trainee, dict[str, Any]], None],
+    stop: Callable[[], bool],
+) -> Trainee:
+    """Train until the budget is spent or `stop`; on_best: with the averaged weights in place."""
+    torch.manual_seed(options.seed)
+    trainee = build(options.mechanism, data.parts, data.draft_ids, options.target, options.shape)
+
+    def validated(line: dict[str, Any], best: bool) -> None:
+        view.validated(line)
+        if best:
+            on_best(trainee, line)
+
+    folder = options.output / options.mechanism
+    loop = Loop(
+        trainee, data.train, data.valid, folder, options.loop, Hooks(view.step, validated, stop)
+    )
+    if loop.resumed:
+        view.stage(f"Going on after step {loop.state.step}")
+    loop.run()
+    return trainee
+
+
+def check_data(train: Sequence[Example], valid: Sequence[Example]) -> None:
+    """Raises TrainingError where a validation answer was trained on."""
+    seen = {tuple(e.tokens[: e.prompt_len].tolist()) for e in train}
+    if any(tuple(e.tokens[: e.prompt_len].tolist()) in seen for e in valid):
+        raise TrainingError("a validation prompt is among the training prompts", "valid")
