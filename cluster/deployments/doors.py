@@ -16,9 +16,9 @@ from opentelemetry.sdk.trace import TracerProvider
 from actors.exchange.compat import tokenizer_digest
 from cluster.config import AppArgs
 from cluster.deployments.engine_options import served_model_name
+from cluster.gateway.engine_figures import StatusSource
 from cluster.gateway.errors import GatewayError
 from cluster.gateway.grpc_server import GrpcSettings, RunningServer, start_grpc
-from cluster.gateway.grpc_service import StatusSource
 from cluster.gateway.http import create_app
 from cluster.gateway.service import GenerationService
 from cluster.gateway.settings import GatewaySettings
@@ -65,7 +65,7 @@ async def open_doors(
     settings = _settings(args)
     service = GenerationService(backend, tokenizer, settings, tracer_provider=tracer_provider)
     grpc = await start_grpc(service, _grpc_settings(args), status)
-    app = create_app(backend, tokenizer, settings, service=service)
+    app = create_app(backend, tokenizer, settings, service=service, status=status)
     return Doors(app, grpc, backend)
 
 

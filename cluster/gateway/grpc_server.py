@@ -16,15 +16,10 @@ import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from cluster.gateway.engine_figures import StatusSource
 from cluster.gateway.errors import GatewayError
 from cluster.gateway.grpc_door import Door
-from cluster.gateway.grpc_service import (
-    CONTROL,
-    INFERENCE,
-    ControlMethods,
-    InferenceMethods,
-    StatusSource,
-)
+from cluster.gateway.grpc_service import CONTROL, INFERENCE, ControlMethods, InferenceMethods
 from cluster.gateway.service import GenerationService
 from cluster.gateway.types import Backend
 from cluster.tls import TlsFiles, server_credentials

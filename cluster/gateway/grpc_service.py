@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
 
 import grpc
 
+from cluster.gateway.engine_figures import StatusSource
 from cluster.gateway.errors import DeadlineExceeded, InvalidRequest, NoVerifier
 from cluster.gateway.grpc_answers import WholeAnswer, delta_message, shows_nothing
 from cluster.gateway.grpc_door import Context, Door, metadata_of
@@ -22,8 +22,6 @@ from pilotfish.v1 import inference_pb2 as pb
 
 INFERENCE = pb.DESCRIPTOR.services_by_name["Inference"].full_name
 CONTROL = control_pb2.DESCRIPTOR.services_by_name["Control"].full_name
-
-StatusSource = Callable[[], Awaitable[control_pb2.Status]]
 
 
 class InferenceMethods:

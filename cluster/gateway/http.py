@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from cluster.gateway.auth import key_dependency
+from cluster.gateway.engine_figures import StatusSource
 from cluster.gateway.errors import GatewayError
 from cluster.gateway.failures import client_gone, gateway_error, http_error, unexpected_error
 from cluster.gateway.http_generate import GenerateRoutes
@@ -27,11 +28,13 @@ def create_app(
     settings: GatewaySettings,
     *,
     service: GenerationService | None = None,
+    status: StatusSource | None = None,
 ) -> FastAPI:
     """`service`: the one that another door of the same process uses, so that both share ids in
-    flight and metrics; by default the app has its own."""
+    flight and metrics; by default the app has its own. status: what /metrics asks for the figures
+    of engines."""
     service = service or GenerationService(backend, tokenizer, settings)
-    generation, info = GenerateRoutes(service), InfoRoutes(service)
+    generation, info = GenerateRoutes(service), InfoRoutes(service, status)
     app = FastAPI(title="Pilotfish", docs_url=None, redoc_url=None, openapi_url=None)
     key = [Depends(key_dependency(settings.api_key_env))]
     for path, post in (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from importlib.metadata import PackageNotFoundError, version
 
@@ -11,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from cluster.gateway.answers import Json
 from cluster.gateway.body import read_json
+from cluster.gateway.engine_figures import StatusSource
 from cluster.gateway.errors import GatewayError, InvalidRequest
 from cluster.gateway.metrics import CONTENT_TYPE
 from cluster.gateway.requests import parse_chat, parse_detokenize, parse_tokenize
@@ -18,12 +20,15 @@ from cluster.gateway.resolve import resolve_model
 from cluster.gateway.service import GenerationService
 from cluster.gateway.types import BackendHealth, ModelInfo
 
+logger = logging.getLogger(__name__)
+
 DISTRIBUTION = "pilotfish"
 
 
 class InfoRoutes:
-    def __init__(self, service: GenerationService) -> None:
+    def __init__(self, service: GenerationService, status: StatusSource | None = None) -> None:
         self._service = service
+        self._status = status
         self._created = int(time.time())
 
     async def models(self) -> Response:
@@ -94,6 +99,13 @@ class InfoRoutes:
             return JSONResponse({"version": "0+source"})
 
     async def metrics(self) -> Response:
+        """Engines that cannot be asked now keep the figures they last gave."""
+        if self._status is not None:
+            try:
+                async with asyncio.timeout(self._service.settings.health_timeout_s):
+                    self._service.metrics.engines.update(await self._status())
+            except Exception as error:
+                logger.info("no figures of the engines: %r", error)
         return Response(self._service.metrics.render(), headers={"content-type": CONTENT_TYPE})
 
     def _card(self, name: str, info: ModelInfo) -> Json:

@@ -16,9 +16,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from cluster.gateway.cells import Cells, Count
+from cluster.gateway.engine_figures import EngineFigures
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
-MAX_POSITIONS = 32  # the largest D; positions beyond share the last label
 
 # Why a round had no draft; anything else counts as "other".
 REASONS = (
@@ -45,11 +45,17 @@ _TOKENS = tuple(m * 10**e for e in range(7) for m in (1, 2, 5))
 
 
 class GatewayMetrics:
-    """One registry of one gateway and one served model."""
+    """One registry of one gateway and one served model.
 
-    def __init__(self, model_name: str, engine: str = "0") -> None:
+    positions: how many draft positions have labels, as vLLM has them: the configured D. Positions
+    beyond share the last one.
+    """
+
+    def __init__(self, model_name: str, positions: int, engine: str = "0") -> None:
         self.registry = CollectorRegistry()
         self._cells = Cells({"model_name": model_name, "engine": engine})
+        self._labels = [str(k) for k in range(max(1, positions))]
+        self.engines = EngineFigures(self._cells)
         self._requests()
         self._latencies()
         self._speculation()
@@ -68,7 +74,7 @@ class GatewayMetrics:
 
     def position(self, position: int) -> tuple[Count, Count]:
         """(drafted, accepted) counters of one draft position, from 0."""
-        return self._positions[min(position, MAX_POSITIONS - 1)]
+        return self._positions[min(position, len(self._positions) - 1)]
 
     def _requests(self) -> None:
         self.running = self._cells.level("vllm:num_requests_running", "Requests that decode.")
@@ -141,20 +147,19 @@ class GatewayMetrics:
         self.remote_accepted = self._cells.count(
             "pilotfish:remote_accepted_tokens", "Of the accepted: from blocks over the wire."
         )
-        positions = [str(k) for k in range(MAX_POSITIONS)]
         accepted = self._cells.family(
             "vllm:spec_decode_num_accepted_tokens_per_pos",
             "Accepted tokens per draft position.",
             "position",
-            positions,
+            self._labels,
         )
         drafted = self._cells.family(
             "pilotfish:spec_decode_num_draft_tokens_per_pos",
             "Drafted tokens per draft position.",
             "position",
-            positions,
+            self._labels,
         )
-        self._positions = [(drafted[k], accepted[k]) for k in positions]
+        self._positions = [(drafted[k], accepted[k]) for k in self._labels]
         self._rounds = self._cells.family(
             "pilotfish:rounds",
             "Decode rounds, drafted or by why nothing was drafted.",

@@ -33,7 +33,8 @@ def value(service: GenerationService, name: str, **labels: str) -> float:
 
 
 def per_position(service: GenerationService, name: str) -> list[float]:
-    return [value(service, name, position=str(k)) for k in range(32)]
+    positions = range(service.settings.num_speculative_tokens)
+    return [value(service, name, position=str(k)) for k in positions]
 
 
 def spec_counts(service: GenerationService) -> tuple[float, float, float]:
@@ -45,7 +46,8 @@ def spec_counts(service: GenerationService) -> tuple[float, float, float]:
 
 
 async def test_a_fully_accepted_run_counts_rounds_drafts_and_no_bonus() -> None:
-    service = make_service(ScriptedBackend(lambda s: make_chunks(successors(11), 4)))
+    backend = ScriptedBackend(lambda s: make_chunks(successors(11), 4))
+    service = make_service(backend, num_speculative_tokens=5)
     await consume(service, make_spec())
     assert spec_counts(service) == (2, 8, 8)
     accepted = per_position(service, "vllm:spec_decode_num_accepted_tokens_per_pos_total")
@@ -75,6 +77,15 @@ async def test_a_stop_string_inside_a_block_trims_the_metrics_too() -> None:
     accepted = per_position(service, "vllm:spec_decode_num_accepted_tokens_per_pos_total")
     assert accepted == sorted(accepted, reverse=True)
     assert sum(accepted) == 2
+
+
+async def test_there_are_as_many_positions_as_draft_tokens_are_configured() -> None:
+    service = make_service(ScriptedBackend(), num_speculative_tokens=4)
+    families = [f for f in service.metrics.registry.collect() if f.name.endswith("_per_pos")]
+    assert len(families) == 2
+    for family in families:
+        labels = [sample.labels["position"] for sample in family.samples]
+        assert sorted(set(labels)) == ["0", "1", "2", "3"]
 
 
 async def test_without_drafts_nothing_is_counted_as_a_rate_of_zero() -> None:

@@ -18,8 +18,8 @@ import grpc.aio
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from actors.sampling.params import SamplingParams
+from cluster.gateway.engine_figures import StatusSource
 from cluster.gateway.grpc_server import GrpcSettings, RunningServer, start_grpc
-from cluster.gateway.grpc_service import StatusSource
 from cluster.gateway.service import GenerationService
 from cluster.gateway.settings import GatewaySettings
 from cluster.gateway.types import Chunk, GenerateSpec
