@@ -156,6 +156,8 @@ class BlockTrainee:
     def export(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         tensors = dict(self.module.state_dict())
         facts: dict[str, Any] = {
+            "num_hidden_layers": self.spec.layers,
+            "taps": list(self.spec.taps),
             "block_size": self.spec.block,
             "mask_token_id": self.spec.mask_token,
         }

@@ -22,6 +22,7 @@ class EagleChain:
             raise TrainingError("EAGLE-3 is trained with one layer, as a chain", "layers")
         self.spec = spec
         self.module: EagleModel = EagleModel(spec)
+        self.layer_spec = spec.layer
         self.columns = slice(0, spec.feature_dim)
 
     @property
@@ -52,7 +53,9 @@ class EagleChain:
 
     def export(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         spec = self.spec
-        facts = {
+        facts: dict[str, Any] = {
+            "num_hidden_layers": spec.layers,
+            "taps": list(spec.taps),
             "norm_before_residual": spec.norm_before_residual,
             "norm_before_fc": spec.norm_before_fc,
             "fc_norm": spec.fc_norm,
@@ -71,6 +74,7 @@ class MtpChain:
         self._model = MtpModel(spec)
         self._model.final_norm.weight = nn.Parameter(final_norm.clone(), requires_grad=False)
         self.module: nn.Module = self._model.stages[0]  # the final norm is the target's
+        self.layer_spec = spec.layer
         self.columns = slice(-spec.layer.hidden, None)
 
     @property

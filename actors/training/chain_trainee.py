@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from actors.drafters.learned.blocks import Attend
+from actors.drafters.learned.spec import LayerSpec
 from actors.drafters.learned.target_parts import TargetParts
 from actors.training.acceptance import following, run_of_right
 from actors.training.attend import Chain, KeyValue
@@ -34,6 +35,9 @@ class ChainModel(Protocol):
 
     @property
     def module(self) -> nn.Module: ...
+
+    @property
+    def layer_spec(self) -> LayerSpec: ...
 
     @property
     def columns(self) -> slice:

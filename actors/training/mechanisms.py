@@ -43,6 +43,16 @@ class Shape:
     chain: ChainTraining = field(default_factory=ChainTraining)
 
 
+def layer_of_trainee(trainee: Trainee) -> LayerSpec:
+    """The shape of a trainee's decoder layers."""
+    spec = trainee.spec if isinstance(trainee, BlockTrainee) else None
+    if spec is None and isinstance(trainee, ChainTrainee):
+        return trainee.model.layer_spec
+    if spec is None:
+        raise TrainingError(f"{trainee.mechanism} is of no known kind", "mechanism")
+    return spec.layer
+
+
 def default_taps(layers: int) -> tuple[int, ...]:
     """Three depths (EAGLE-3's own choice), and the last state, from which the target's law comes;
     indices into transformers' hidden_states."""

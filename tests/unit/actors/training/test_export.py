@@ -1,0 +1,141 @@
+"""What is exported loads as any public checkpoint does, and drafts what the trainee drafts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from actors.contracts import Commit, DraftRequest, OpenSession, SessionKey
+from actors.drafters.config import DrafterConfig
+from actors.drafters.learned.target_parts import target_parts
+from actors.drafters.table import build_drafter
+from actors.sampling.params import SamplingParams
+from actors.training.errors import TrainingError
+from actors.training.examples import Example
+from actors.training.export import LAYOUTS, export
+from actors.training.mechanisms import Shape, build
+from tests.models import make_rand, save_tiny
+from tests.unit.actors.training.small import randomised
+
+LAYERS, HIDDEN, VOCAB, DEPTH = 8, 64, 128, 4
+DRAFT_IDS = torch.arange(0, VOCAB, 2)
+CASES = [(m, layout) for m in LAYOUTS for layout in LAYOUTS[m]]
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("target")
+    save_tiny(make_rand(layers=LAYERS, dtype=torch.float32), folder)
+    return folder
+
+
+def trained(mechanism: str, target: Path) -> SimpleNamespace:
+    parts = target_parts(target, torch.float32)
+    shape = Shape(drafts=DEPTH, intermediate=48, markov_rank=8, warm=False)
+    made = build(mechanism, parts, DRAFT_IDS, str(target), shape)
+    randomised(made.module)
+    with torch.no_grad():  # what a file in bf16 can say
+        for parameter in made.module.parameters():
+            parameter.copy_(parameter.to(torch.bfloat16))
+    return SimpleNamespace(trainee=made, parts=parts)
+
+
+def drafts(mechanism: str, folder: Path, target: Path, e: Example, anchor: int) -> tuple[int, ...]:
+    """By the serving drafter, after two commits."""
+    config = DrafterConfig(
+        mechanism,
+        model=str(folder),
+        target=str(target),
+        num_speculative_tokens=DEPTH,
+        target_vocab_size=VOCAB,
+        dtype="float32",
+    )
+    drafter = build_drafter(config)
+    width = len(drafter.info.taps) * HIDDEN
+    rows = e.features[:, :width] if mechanism != "mtp" else e.features[:, -HIDDEN:]
+    key, split = SessionKey("v", "r"), anchor - 1
+    tokens = tuple(e.tokens.tolist())
+    greedy = SamplingParams(temperature=0.0)
+    drafter.open([OpenSession(key, tokens[:split], greedy, features=rows[: split - 1])])
+    more = Commit(key, 0, split, tokens[split : anchor + 1], rows[split - 1 : anchor], DEPTH)
+    drafter.observe([more])
+    return drafter.propose([DraftRequest(key, DEPTH)])[0].tokens
+
+
+def an_answer() -> Example:
+    random = torch.Generator().manual_seed(3)
+    tokens = torch.randint(0, VOCAB, (20,), generator=random)
+    rows = torch.randn(19, 4 * HIDDEN, generator=random).to(torch.bfloat16)
+    return Example(tokens, 6, "a", rows)
+
+
+@pytest.mark.parametrize(("mechanism", "layout"), CASES)
+def test_an_exported_drafter_loads_and_drafts_what_the_trainee_drafts(
+    mechanism: str, layout: str, target: Path, tmp_path: Path
+) -> None:
+    """Told by the trainee's own count: with the drafts as the text, all of them are right."""
+    made = trained(mechanism, target)
+    config = json.loads((target / "config.json").read_text())
+    head = made.parts.head[DRAFT_IDS]
+    export(
+        made.trainee,
+        tmp_path,
+        target_name="tiny",
+        target_config=config,
+        head=head,
+        draft_ids=DRAFT_IDS,
+        layout=layout,
+    )
+    e = an_answer()
+    if layout == "z-lab" or mechanism == "mtp":  # these draft with the target's whole head
+        made = _with_whole_head(made, mechanism, target)
+    for anchor in (7, 11):
+        found = drafts(mechanism, tmp_path, target, e, anchor)
+        assert len(found) == DEPTH
+        tokens = e.tokens.clone()
+        tokens[anchor + 1 : anchor + 1 + DEPTH] = torch.tensor(found)
+        right = made.trainee.right([Example(tokens, e.prompt_len, e.category, e.features)])[0]
+        assert right[anchor - e.prompt_len] == DEPTH
+
+
+def _with_whole_head(made: SimpleNamespace, mechanism: str, target: Path) -> SimpleNamespace:
+    shape = Shape(drafts=DEPTH, intermediate=48, markov_rank=8, warm=False)
+    whole = build(mechanism, made.parts, torch.arange(VOCAB), str(target), shape)
+    whole.module.load_state_dict(made.trainee.module.state_dict())
+    return SimpleNamespace(trainee=whole, parts=made.parts)
+
+
+def test_weights_are_bf16_and_d2t_holds_offsets(target: Path, tmp_path: Path) -> None:
+    made = trained("dspark", target)
+    config = json.loads((target / "config.json").read_text())
+    export(
+        made.trainee,
+        tmp_path,
+        target_name="tiny",
+        target_config=config,
+        head=made.parts.head[DRAFT_IDS],
+        draft_ids=DRAFT_IDS,
+    )
+    stored = load_file(tmp_path / "model.safetensors")
+    assert {t.dtype for t in stored.values() if t.is_floating_point()} == {torch.bfloat16}
+    assert torch.equal(stored["d2t"] + torch.arange(len(DRAFT_IDS)), DRAFT_IDS)
+    assert torch.equal(stored["t2d"].nonzero().flatten(), DRAFT_IDS)
+
+
+def test_a_layout_that_a_mechanism_has_not_is_refused(target: Path, tmp_path: Path) -> None:
+    made = trained("dspark", target)
+    with pytest.raises(TrainingError, match="exported as speculators"):
+        export(
+            made.trainee,
+            tmp_path,
+            target_name="tiny",
+            target_config={"vocab_size": VOCAB},
+            head=made.parts.head[DRAFT_IDS],
+            draft_ids=DRAFT_IDS,
+            layout="z-lab",
+        )
