@@ -126,6 +126,11 @@ class FeatureDrafter(ABC):
     def info(self) -> DrafterInfo:
         return self._info
 
+    @property
+    def feature_dim(self) -> int:
+        """The width of a feature row: of all taps together."""
+        return self._feature_dim
+
     # -- the contract ---------------------------------------------------------------------------
 
     def open(self, sessions: Sequence[OpenSession]) -> None:

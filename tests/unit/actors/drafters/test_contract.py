@@ -145,10 +145,10 @@ def test_exact_k_is_right_k_times_and_anti_never() -> None:
 
 
 def test_an_unknown_method_is_refused_with_the_known_ones_named() -> None:
-    with pytest.raises(DrafterLoadError, match="'eagle9'; known: custom_class, draft_model") as e:
+    with pytest.raises(DrafterLoadError, match="'eagle9'; known: custom_class, dflash,") as e:
         build_drafter(DrafterConfig("eagle9"))
     assert e.value.param == "method"
-    assert set(BUILDERS) == {"ngram", "suffix", "draft_model", "custom_class"}
+    assert {"ngram", "suffix", "draft_model", "custom_class", "dflash", "dspark"} <= set(BUILDERS)
 
 
 def test_a_custom_class_is_built_from_its_options() -> None:
