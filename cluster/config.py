@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from actors.sampling.rules import DEFAULT, Rule
 
 Dtype = Literal["auto", "bfloat16", "float32", "float64"]
 Method = Literal["ngram", "suffix", "draft_model", "custom_class"]
+
+_LOSSY = frozenset({"synthetic", "fly", "typical"})
+"""Rules of other systems that change what the target would have written."""
 
 
 class _Strict(BaseModel):
@@ -27,10 +32,21 @@ class SpeculativeConfig(_Strict):
     )
     revision: str | None = Field(None, description="Revision of the draft model.")
     num_speculative_tokens: int = Field(4, ge=0, le=32, description="Draft length D; 0 is off.")
+    run_ahead: bool = Field(
+        False,
+        description="Remote drafters go on past a block while the target verifies it: worth it "
+        "where they have devices of their own.",
+    )
     adaptive: bool = Field(
         True,
         description="D is the most; each step verifies what is expected to pay, often nothing in "
         "large batches. false: always D.",
+    )
+    rejection_sample_method: Rule = Field(
+        DEFAULT,
+        description="How drafts of sampled requests are accepted, without loss. coupled: a seed "
+        "gives the text of standard decode. rejection (vLLM's 'standard') and block: with a draft "
+        "model more is accepted; a seed repeats its text with the same drafter and lengths only.",
     )
     placement: Literal["remote", "colocated"] = Field(
         "remote", description="Drafters as deployments of their own, or inside the verifier."
@@ -47,10 +63,27 @@ class SpeculativeConfig(_Strict):
         default_factory=dict, description="custom_class: keyword arguments."
     )
 
+    @field_validator("rejection_sample_method", mode="before")
+    @classmethod
+    def _rule(cls, value: object) -> object:
+        if isinstance(value, str) and value in _LOSSY:
+            raise ValueError(f"{value!r} changes what the target writes; strict rules alone serve")
+        return "rejection" if value == "standard" else value
+
     @model_validator(mode="after")
     def _consistent(self) -> SpeculativeConfig:
         if self.method in ("draft_model", "custom_class") and not self.model:
             raise ValueError(f"method {self.method!r} needs 'model'")
+        if self.run_ahead and self.placement != "remote":
+            raise ValueError(
+                "run_ahead needs placement 'remote': a co-located drafter cannot run "
+                "beside the target"
+            )
+        if self.run_ahead and self.rejection_sample_method != DEFAULT:
+            raise ValueError(
+                f"run_ahead needs the rule {DEFAULT!r}: under the others a block is "
+                "verified as it was asked for"
+            )
         if self.prompt_lookup_min > self.prompt_lookup_max:
             raise ValueError("prompt_lookup_min is larger than prompt_lookup_max")
         return self

@@ -29,6 +29,7 @@ from actors.engine.speculation import Speculation
 from actors.engine.target import Target
 from actors.engine.verdicts import event_of, undrafted, verify
 from actors.sampling.decide import Verdict
+from actors.sampling.rules import DEFAULT, Rule
 from policies.pace import STALL_S, Pace, observed, prompt_rows
 
 _ERROR: Finish = "error"
@@ -39,7 +40,8 @@ class Engine:
     """Continuous batching over one target.
 
     port: where drafts come from. max_model_len bounds prompt and output together. stall_s: how
-    long prompts may make a step of running streams (`policies.pace`).
+    long prompts may make a step of running streams (`policies.pace`). rule: how drafts of sampled
+    requests are accepted.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class Engine:
         max_num_queued_reqs: int = 1024,
         max_num_queued_tokens: int | None = None,
         enable_prefix_caching: bool = True,
+        rule: Rule = DEFAULT,
         stall_s: float = STALL_S,
         clock_ns: Callable[[], int] = time.time_ns,
     ) -> None:
@@ -69,6 +72,7 @@ class Engine:
         self.port = port
         self.sessions = Sessions(port)
         self.plan = plan
+        self.rule = rule
         self.max_model_len = max_model_len
         self.limits = QueueLimits(max_num_queued_reqs, max_num_queued_tokens)
         self.allocator = BlockAllocator(num_blocks)
@@ -196,7 +200,8 @@ class Engine:
             return drafts
         pending = [seq.pending for seq in self.scheduler.running]
         prompts = min(room, sum(count for count in pending if count > 1))
-        chosen = self.speculation.select(drafts, pending.count(1), prompts)
+        asked = {request_id: self.sequences[request_id].depth for request_id in drafts}
+        chosen = self.speculation.select(drafts, pending.count(1), prompts, asked)
         for request_id in drafts.keys() - chosen.keys():
             self.sequences[request_id].depth_reason = NO_GAIN
         return chosen
@@ -212,7 +217,7 @@ class Engine:
         """Forward and verify; when the whole batch fails, each segment alone, so that one bad
         request takes nobody with it (pitfalls S52)."""
         try:
-            verdicts = verify(self.target, self.pool, segments, self.stats)
+            verdicts = verify(self.target, self.pool, segments, self.stats, self.rule)
         except Exception as error:
             if len(segments) > 1:
                 return [e for s in segments for e in self._run([s], started_ns)]
@@ -299,6 +304,8 @@ class Engine:
             self.stats.drafted += event.drafted
             self.stats.accepted += event.accepted
             self.fixed.verified(event.drafted, verdict.accepted)
+            if self.speculation is not None:
+                self.speculation.verified(event.request_id, event.drafted, verdict.accepted)
         if segment.count > 1:
             self.stats.prefill_tokens += segment.count
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from actors.sampling.rules import DEFAULT, Rule
+
 if TYPE_CHECKING:
     from actors.drafters.config import DrafterConfig
 
@@ -27,6 +29,7 @@ class EngineOptions:
     placement: "remote" drafters register with the policy; "colocated" lives in this process.
     depth: D until the first policy snapshot arrives.
     adaptive: each step verifies only those drafted rows that are expected to pay.
+    rule: how the drafts of sampled requests are accepted.
     enforce_eager: transformers' own classes, never the native executor.
     batch_invariant: nothing but the native executor, so that bits depend on a request alone.
     compile_cache: folder of compiled executors; empty builds one for this process alone.
@@ -54,6 +57,7 @@ class EngineOptions:
     taps: tuple[int, ...] = ()
     depth: int = 0
     adaptive: bool = False
+    rule: Rule = DEFAULT
     enforce_eager: bool = False
     batch_invariant: bool = False
     compile_cache: str = ""

@@ -9,11 +9,16 @@ from typing import Any
 from actors.contracts import DraftPort
 from actors.engine.noport import NoDrafts
 from actors.engine.options import EngineOptions
-from actors.exchange.compat import Compat, target_digest
+from actors.exchange.compat import Compat, rule_name, target_digest
+from actors.exchange.gathering import Patience
 from actors.exchange.link import Endpoint
 from actors.exchange.local import LocalPort
-from actors.exchange.pool import RemotePort
+from actors.exchange.pool import PortOptions, RemotePort
+from actors.sampling.rules import Rule, weighs_laws
 from pilotfish.v1 import control_pb2 as control
+
+FIXED_WAIT_S = 0.1
+"""For blocks of drafters that live; one that is silent is isolated after a few steps of it."""
 
 
 def make_port(
@@ -28,8 +33,14 @@ def make_port(
     if options.placement == "remote":
         return RemotePort(
             options.verifier_id,
-            compat=Compat(target_digest(config), tokenizer, taps=options.taps),
+            compat=Compat(
+                target_digest(config),
+                tokenizer,
+                taps=options.taps,
+                rule=rule_name(options.rule),
+            ),
             vocab_size=vocab_size,
+            options=port_options(options.rule),
         )
     if options.speculative is None:
         return NoDrafts()
@@ -42,6 +53,14 @@ def make_port(
         target_tokenizer=options.speculative.target_tokenizer or options.tokenizer_path,
     )
     return LocalPort(build_drafter(drafter), vocab_size=vocab_size)
+
+
+def port_options(rule: Rule) -> PortOptions:
+    """Where laws are weighed the wait is fixed and a block is good for its own base alone: neither
+    may depend on what was drafted (S16)."""
+    if not weighs_laws(rule):
+        return PortOptions()
+    return PortOptions(patience=Patience(fixed_wait_s=FIXED_WAIT_S), tails=False)
 
 
 def drafter_bytes_a_row(port: DraftPort, options: EngineOptions) -> int:

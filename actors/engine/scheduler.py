@@ -188,6 +188,4 @@ class Scheduler:
 def _trim(draft: Draft | None, rows: int) -> Draft | None:
     if draft is None or not draft.tokens or rows <= 0:
         return None
-    if len(draft.tokens) <= rows:
-        return draft
-    return Draft(draft.tokens[:rows], draft.mechanism, draft.remote, draft.draft_us)
+    return draft.cut(rows)

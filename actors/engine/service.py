@@ -111,6 +111,7 @@ class EngineService:
             max_num_queued_reqs=options.max_num_queued_reqs,
             max_num_queued_tokens=options.max_num_queued_tokens,
             enable_prefix_caching=options.enable_prefix_caching,
+            rule=options.rule,
         )
         if ranks is not None:
             ranks.start(engine.allocator.num_blocks, options.block_size)
@@ -119,7 +120,7 @@ class EngineService:
         def install(native: NativeTarget, costs: list[tuple[int, float]]) -> None:
             engine.target = native
             if options.adaptive:
-                engine.speculation = Speculation(profiled(costs))
+                engine.speculation = Speculation(profiled(costs), options.rule)
             if options.placement == "remote":
                 # What is left to torch is small; more threads would only stand in the way.
                 torch.set_num_threads(1)
@@ -129,7 +130,7 @@ class EngineService:
         if options.adaptive and engine.speculation is None:
             pool = None if ranks is None else engine.pool
             costs = profile(target, self.max_model_len, pool)
-            engine.speculation = Speculation(profiled(costs))
+            engine.speculation = Speculation(profiled(costs), options.rule)
         self.thread = EngineThread(engine)
         self._on_span = on_span
         self._server: grpc.Server | None = None

@@ -5,14 +5,20 @@ target verified it: under `greedy` and `coupled` what the target writes does not
 so the score is unbiased, and a request at D = 0 keeps learning what drafting would bring. Blocks
 that come late are scored whole, by what was committed meanwhile: steps that wait for nothing would
 else see lucky blocks only. Which blocks come at all, and how long, is counted apart.
+
+Where laws are weighed what is written depends on what was verified, and a token that equals the
+draft is rarer than a draft that is accepted: verdicts are the score, and blocks that are not worth
+verifying are verified now and then to have one. No choice here looks at a drafted token: a block
+with a law counts as long as was asked for, whatever came (S16).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from actors.contracts import Draft, Gathered
+from actors.sampling.rules import DEFAULT, Rule, weighs_laws
 from policies.acceptance import Acceptance, survival, verified
 from policies.budget import MARGIN, allot
 from policies.cost import Cost, observed, seconds
@@ -55,8 +61,9 @@ class _Track:
 class Speculation:
     """The engine's choice of D, request by request and step by step (DESIGN §9)."""
 
-    def __init__(self, cost: Cost) -> None:
+    def __init__(self, cost: Cost, rule: Rule = DEFAULT) -> None:
         self.cost = cost
+        self._by_verdict = weighs_laws(rule)
         self._all = Acceptance()
         self._sizes = Acceptance()
         self._tracks: dict[str, _Track] = {}
@@ -100,25 +107,33 @@ class Speculation:
         for request_id, (size, right) in gathered.overtaken.items():
             if (track := self._tracks.get(request_id)) is not None:
                 self._sized(track, size)
-                self._score(track, size, right)
+                if not self._by_verdict:
+                    self._score(track, size, right)
 
     def select(
-        self, drafts: Mapping[str, Draft], writers: int, other_rows: int = 0
+        self,
+        drafts: Mapping[str, Draft],
+        writers: int,
+        other_rows: int = 0,
+        asked: Mapping[str, int] | None = None,
     ) -> dict[str, Draft]:
         """The drafts, cut to what is worth verifying; those of which nothing is are left out.
-        writers: requests that write in this step; other_rows: of prompts."""
+        writers: requests that write in this step; other_rows: of prompts; asked: how many tokens
+        were asked for, by request."""
         offers = [(request_id, draft) for request_id, draft in drafts.items() if draft.tokens]
         tracks = [self._offer(request_id, draft) for request_id, draft in offers]
         chances = [
-            survival(track.acceptance, len(draft.tokens), self._all, WEIGHT)
-            for track, (_, draft) in zip(tracks, offers, strict=True)
+            survival(track.acceptance, _size(draft, request_id, asked or {}), self._all, WEIGHT)
+            for track, (request_id, draft) in zip(tracks, offers, strict=True)
         ]
         depths = allot(chances, writers, self._step_s, other_rows=other_rows)
         chosen: dict[str, Draft] = {}
         for track, depth, (request_id, draft) in zip(tracks, depths, offers, strict=True):
-            track.vain = 0 if depth else track.vain + 1
             if depth:
-                chosen[request_id] = replace(draft, tokens=draft.tokens[:depth])
+                chosen[request_id] = draft.cut(depth)
+            elif self._by_verdict and track.vain >= PATIENCE:
+                chosen[request_id] = draft
+            track.vain = 0 if depth else track.vain + 1
         return chosen
 
     def hopeless(self, writers: int, depth: int) -> bool:
@@ -154,6 +169,11 @@ class Speculation:
         self._score(track, size, track.behind + track.matched)
         track.offered = ()
 
+    def verified(self, request_id: str, drafted: int, accepted: int) -> None:
+        """What verification made of a block."""
+        if self._by_verdict:
+            self._score(self._track(request_id), drafted, accepted)
+
     def forget(self, request_id: str) -> None:
         self._tracks.pop(request_id, None)
 
@@ -170,7 +190,8 @@ class Speculation:
     def _offer(self, request_id: str, draft: Draft) -> _Track:
         track = self._track(request_id)
         if not track.offered:
-            track.offered, track.behind, track.matched = draft.tokens, draft.behind, 0
+            if not self._by_verdict:
+                track.offered, track.behind, track.matched = draft.tokens, draft.behind, 0
             self._sized(track, draft.behind + len(draft.tokens))
         return track
 
@@ -184,3 +205,8 @@ class Speculation:
         """Of a block's tokens, so many first ones were what the target wrote."""
         track.acceptance = verified(track.acceptance, size, right, MEMORY)
         self._all = verified(self._all, size, right)
+
+
+def _size(draft: Draft, request_id: str, asked: Mapping[str, int]) -> int:
+    """How long the block counts as: where its tokens were drawn, their number is not looked at."""
+    return len(draft.tokens) if draft.law is None else asked.get(request_id, len(draft.tokens))

@@ -9,10 +9,15 @@ from actors.engine.events import EngineStats, TokenEvent
 from actors.engine.executor import Executor
 from actors.engine.kv import KVPool
 from actors.sampling.decide import Span, Verdict, decide
+from actors.sampling.rules import DEFAULT, Rule
 
 
 def verify(
-    target: Executor, pool: KVPool, segments: list[Segment], stats: EngineStats
+    target: Executor,
+    pool: KVPool,
+    segments: list[Segment],
+    stats: EngineStats,
+    rule: Rule = DEFAULT,
 ) -> list[Verdict | None]:
     """One forward. Verdicts of the segments that decide; None for inner chunks of a prefill."""
     batch = pack(segments, target.device)
@@ -23,7 +28,7 @@ def verify(
     spans, start = list[Span](), 0
     for segment in segments:
         if segment.decides:
-            spans.append(_span(segment, start, target.info.eos_ids))
+            spans.append(_span(segment, start, target.info.eos_ids, rule))
             start += 1 + len(segment.block)
     decided = iter(decide(logits, spans))
     stats.sample_s += time.perf_counter() - forwarded
@@ -67,7 +72,7 @@ def event_of(
     )
 
 
-def _span(segment: Segment, start: int, eos_ids: frozenset[int]) -> Span:
+def _span(segment: Segment, start: int, eos_ids: frozenset[int], rule: Rule) -> Span:
     seq = segment.sequence
     return Span(
         start=start,
@@ -76,4 +81,6 @@ def _span(segment: Segment, start: int, eos_ids: frozenset[int]) -> Span:
         tokens=seq.tokens,
         prompt_len=seq.prompt_len,
         eos_ids=eos_ids,
+        laws=segment.draft.law if segment.draft else None,
+        rule=rule,
     )

@@ -6,7 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from actors.contracts import Draft, Gathered
 from actors.exchange.bell import Bell
@@ -97,8 +97,7 @@ class Gathering:
         if len(tokens) < len(wanted) and session.home is not None:
             session.home.counts.faults["FAULT_INVALID"] += 1
         if tokens:
-            whole = len(tokens) == len(draft.tokens)
-            self.drafts[request_id] = draft if whole else replace(draft, tokens=tokens)
+            self.drafts[request_id] = draft.cut(len(tokens))
         else:
             self.missing[request_id] = "fault"
 

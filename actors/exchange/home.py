@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from actors.contracts import Draft, SessionKey, SessionView
 from actors.exchange.link import Link
 from actors.exchange.status import BlockCounts, LinkRecord, Reason
+from actors.sampling.law import TokenLaw
 from pilotfish.v1 import exchange_pb2 as pb
 from policies import breaker as brk
 from policies import waiting
@@ -35,6 +36,10 @@ class Home:
     sessions: set[str] = field(default_factory=set)
     full_until_s: float = 0.0
     _law: waiting.ArrivalLaw | None = None
+
+    @property
+    def gives_law(self) -> bool:
+        return self.link.info is not None and self.link.info.gives_law
 
     @property
     def needs_features(self) -> bool:
@@ -95,7 +100,9 @@ class Held:
     """A block that has come, what its tokens were drawn from, and who drafted it."""
 
     block: pb.Block
+    law: tuple[TokenLaw, ...] | None
     mechanism: str
+    ahead: bool = False
     used: bool = False
 
 
@@ -106,10 +113,11 @@ class PortSession:
     length: committed tokens that the drafter has or will have. unseeded: its features are still to
     be sent. warming: it is not known to have them yet. asked, answered: the newest round that a
     block was asked for, and that one came for; stale: that one was on other tokens. overtaken: the
-    last block that came too late, see `Gathered`.
+    last block that came too late, see `Gathered`. tails: see `PortOptions`.
     """
 
     view: SessionView
+    tails: bool = True
     key: SessionKey | None = None
     home: Home | None = None
     length: int = 0
@@ -155,12 +163,16 @@ class PortSession:
         self.silence = brk.asked(self.silence, now_s)
         self.home.breaker = brk.ask(self.home.breaker, now_s)
 
-    def answer(self, block: pb.Block, now_s: float) -> float | None:
+    def answer(
+        self, block: pb.Block, now_s: float, law: tuple[TokenLaw, ...] | None = None
+    ) -> float | None:
         """A block has come. Returns the seconds since its ask, where they are known."""
         asked_s = self.asks.get(block.round)
         for round in [r for r in self.asks if r <= block.round]:
             del self.asks[round]
-        self.blocks.append(Held(block, self.home.mechanism if self.home else ""))
+        ahead = block.round == self.answered  # the second of its round is the longer chain
+        mechanism = self.home.mechanism if self.home else ""
+        self.blocks.append(Held(block, law, mechanism, ahead))
         self.answered = max(self.answered, block.round)
         self.warming, self.faults, self.silence = False, 0, brk.Silence()
         return None if asked_s is None else now_s - asked_s
@@ -170,8 +182,9 @@ class PortSession:
         return now_s - next(iter(self.asks.values()), now_s)
 
     def forget_used(self) -> None:
-        """The commit has overtaken what was verified in its round."""
-        while self.blocks and self.blocks[0].used:
+        """The commit has overtaken what was verified in its round. What a drafter wrote ahead is
+        looked at once more: it may be the next block."""
+        while self.blocks and self.blocks[0].used and not self.blocks[0].ahead:
             self.blocks.popleft()
 
     def take(self) -> Draft | None:
@@ -198,7 +211,8 @@ class PortSession:
                     self.home.counts.stale += 1
             if result.tokens and best is None:
                 draft_us, behind = held.block.draft_us, result.right
-                best = Draft(result.tokens, held.mechanism, True, draft_us, behind)
+                law = None if held.law is None else held.law[behind:]
+                best = Draft(result.tokens, held.mechanism, True, draft_us, behind, law)
                 self._count_use(held)
         self.stale = stale
         self.blocks.clear()
@@ -211,10 +225,14 @@ class PortSession:
         held.used = True
 
     def _fit(self, block: pb.Block, committed: Sequence[int]) -> Reconciled:
-        return reconcile(
+        result = reconcile(
             base_len=block.base_len,
             block=tuple(block.tokens),
             block_epoch=block.key.epoch,
             committed=committed,
             epoch=self.key.epoch if self.key is not None else block.key.epoch,
         )
+        if result.fit == "stale_tail" and not self.tails:
+            # That it still fits was found out by looking at its tokens; so was whether it came.
+            return Reconciled("stale", right=result.right)
+        return result

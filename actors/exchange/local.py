@@ -16,6 +16,7 @@ from actors.contracts import (
     Gathered,
     OpenSession,
     PortCommit,
+    Proposal,
     SessionKey,
     SessionView,
 )
@@ -119,13 +120,18 @@ class LocalPort:
         draft_us = int((time.perf_counter() - began) * 1e6)
         failures: Failures = {}
         for (key, request_id), answer in zip(requests.items(), answers, strict=True):
+            if not isinstance(answer, str) and self._lawless(answer, request_id):
+                self._guard.close(key)
+                answer = "a block without its law"
             if isinstance(answer, str):
                 failures[key] = answer
                 missing[request_id] = "fault"
                 continue
             self._sessions[request_id].failures = 0
             if answer.tokens:
-                drafts[request_id] = Draft(answer.tokens, self._info.mechanism, False, draft_us)
+                drafts[request_id] = Draft(
+                    answer.tokens, self._info.mechanism, False, draft_us, law=answer.law
+                )
                 self._counts.came(draft_us / 1e6, draft_us / 1e6)
             else:
                 missing[request_id] = "cold" if answer.cold else "empty"
@@ -211,6 +217,12 @@ class LocalPort:
         if self._info.max_context:
             depth = min(depth, self._info.max_context - session.length)
         return depth
+
+    def _lawless(self, answer: Proposal, request_id: str) -> bool:
+        """A drafter that gives laws drew this from one, and does not say which."""
+        if not self._info.gives_law or answer.law is not None:
+            return False
+        return bool(answer.tokens) and not self._sessions[request_id].view.sampling.greedy
 
     def _drop(self, session: _Session, reason: Reason) -> None:
         if session.key is not None:

@@ -19,9 +19,12 @@ from actors.exchange.compat import Compat
 from actors.exchange.contain import contained, contained_gather
 from actors.exchange.gathering import Gathering, Patience
 from actors.exchange.home import Home, PortSession
+from actors.exchange.law_codec import law_from_pb
 from actors.exchange.limits import MAX_BLOCK
 from actors.exchange.link import Endpoint, Link
 from actors.exchange.status import LinkRecord, Reason
+from actors.exchange.wire_error import WireError, check
+from actors.sampling.law import TokenLaw
 from pilotfish.v1 import exchange_pb2 as pb
 from policies import breaker as brk
 from policies import routing
@@ -35,9 +38,11 @@ _OWN_FAULTS = frozenset({pb.FAULT_INTERNAL, pb.FAULT_INVALID})
 @dataclass(frozen=True, slots=True)
 class PortOptions:
     """high_water_bytes: features that may wait for one drafter; above it the coldest sessions lose
-    theirs and run without drafts until they are seeded again."""
+    theirs and run without drafts until they are seeded again. tails: a block that came late may be
+    used for what of it still fits; not where that would look at drafts before they are decided."""
 
     high_water_bytes: int = 1 << 30
+    tails: bool = True
     patience: Patience = field(default_factory=Patience)
     keepalive_ms: int = 10_000
 
@@ -114,7 +119,8 @@ class RemotePort:
     def open(self, view: SessionView) -> None:
         with self._lock:
             self._close(view.request_id, "opened again")
-            session = self._sessions[view.request_id] = PortSession(view)
+            session = PortSession(view, tails=self._options.tails)
+            self._sessions[view.request_id] = session
             self._place(session, len(view.tokens))
 
     @contained
@@ -333,7 +339,12 @@ class RemotePort:
             if len(block.tokens) > MAX_BLOCK:
                 home.counts.faults["FAULT_INVALID"] += 1
                 continue
-            seconds = session.answer(block, now_s)
+            try:
+                law = self._law(home, block, session)
+            except WireError:
+                self._break(home, session, now_s)
+                continue
+            seconds = session.answer(block, now_s, law)
             if seconds is None:
                 continue
             home.counts.came(block.draft_us / 1e6, seconds)
@@ -341,6 +352,23 @@ class RemotePort:
                 slowest = seconds
         if slowest is not None:
             home.arrived(slowest)
+
+    def _law(
+        self, home: Home, block: pb.Block, session: PortSession
+    ) -> tuple[TokenLaw, ...] | None:
+        """Raises WireError: what was drafted from an unknown law must not be accepted by one."""
+        if block.HasField("law"):
+            return law_from_pb(block.law, block.tokens, self._vocab_size)
+        owed = home.gives_law and len(block.tokens) > 0 and not session.view.sampling.greedy
+        check(not owed, "law", "none came")
+        return None
+
+    def _break(self, home: Home, session: PortSession, now_s: float) -> None:
+        """The drafter broke its word on this session: it rests, and is opened again later."""
+        home.counts.faults["FAULT_INVALID"] += 1
+        self._leave(session, "fault")
+        session.faults += 1
+        session.retry_s = now_s + pause_s(session.faults)
 
     def _fault(self, home: Home, fault: pb.Fault, now_s: float) -> None:
         home.counts.faults[_code_name(fault.code)] += 1

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from actors.contracts import DrafterInfo
 from actors.drafters.config import DrafterConfig
-from actors.exchange.compat import Compat
+from actors.exchange.compat import Compat, rule_name
 from actors.exchange.limits import Limits
 from actors.exchange.server import DraftingServer
 from actors.exchange.sink import SpanHook
@@ -63,7 +63,11 @@ def start_drafting(
     server = DraftingServer(
         drafter,
         name=name,
-        compat=Compat(target=facts.target_digest, tokenizer=facts.tokenizer_digest),
+        compat=Compat(
+            target=facts.target_digest,
+            tokenizer=facts.tokenizer_digest,
+            rule=rule_name(config.rejection_sample_method),
+        ),
         limits=Limits(
             vocab_size=facts.vocab_size,
             max_session_bytes=session_bytes(drafter.info, config.device),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from actors.drafters.config import DrafterConfig
 from actors.engine.options import EngineOptions
 from actors.policy.service import PolicyOptions
+from actors.sampling.rules import DEFAULT
 from cluster.config import AppArgs, PoolArgs
 
 
@@ -33,6 +34,7 @@ def engine_options(args: AppArgs, verifier_id: str) -> EngineOptions:
         enforce_eager=args.enforce_eager,
         batch_invariant=args.batch_invariant,
         adaptive=speculative is not None and speculative.adaptive,
+        rule=DEFAULT if speculative is None else speculative.rejection_sample_method,
         placement="remote" if speculative is None else speculative.placement,
     )
 

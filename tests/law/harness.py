@@ -20,6 +20,7 @@ from actors.engine.target import Target
 from actors.exchange.local import LocalPort
 from actors.exchange.status import LinkRecord
 from actors.sampling.params import SamplingParams
+from actors.sampling.rules import DEFAULT, Rule
 
 torch.set_num_threads(1)
 
@@ -39,6 +40,7 @@ def make_engine(
     max_rows: int = 512,
     max_num_seqs: int = 32,
     prefix: bool = True,
+    rule: Rule = DEFAULT,
 ) -> Engine:
     """An engine over `model`, drafting at a fixed depth with a co-located drafter or a port."""
     model.set_attn_implementation(ATTENTION)
@@ -54,6 +56,7 @@ def make_engine(
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=max_rows,
         enable_prefix_caching=prefix,
+        rule=rule,
         stall_s=math.inf,  # what runs with what never depends on how busy the machine is
     )
 
@@ -134,7 +137,7 @@ class SchedulePort:
         for request_id, draft in gathered.drafts.items():
             length = self._schedule[self._turn % len(self._schedule)]
             self._turn += 1
-            drafts[request_id] = replace(draft, tokens=draft.tokens[:length])
+            drafts[request_id] = draft.cut(length)
         return replace(gathered, drafts=drafts)
 
     def close(self, request_id: str, reason: str) -> None:
