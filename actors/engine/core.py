@@ -29,7 +29,7 @@ from actors.engine.speculation import Speculation
 from actors.engine.target import Target
 from actors.engine.verdicts import event_of, undrafted, verify
 from actors.sampling.decide import Verdict
-from actors.sampling.rules import DEFAULT, Rule
+from actors.sampling.rules import DEFAULT, Rule, weighs_laws
 from policies.pace import STALL_S, Pace, observed, prompt_rows
 
 _ERROR: Finish = "error"
@@ -190,7 +190,7 @@ class Engine:
             self.speculation.heard(gathered)
         for seq in writing:
             reason = gathered.missing.get(seq.request_id, "")
-            seq.owed = reason == "late"
+            seq.owed = reason == "late" and not weighs_laws(self.rule)  # late is too late there
             seq.depth_reason = reason or seq.depth_reason
         return gathered
 

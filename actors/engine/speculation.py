@@ -8,8 +8,8 @@ else see lucky blocks only. Which blocks come at all, and how long, is counted a
 
 Where laws are weighed what is written depends on what was verified, and a token that equals the
 draft is rarer than a draft that is accepted: verdicts are the score, and blocks that are not worth
-verifying are verified now and then to have one. No choice here looks at a drafted token: a block
-with a law counts as long as was asked for, whatever came (S16).
+verifying are verified now and then to have one. No choice here looks at what was drafted, not even
+at how much: a block counts as long as was asked for (S16).
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ class Speculation:
         offers = [(request_id, draft) for request_id, draft in drafts.items() if draft.tokens]
         tracks = [self._offer(request_id, draft) for request_id, draft in offers]
         chances = [
-            survival(track.acceptance, _size(draft, request_id, asked or {}), self._all, WEIGHT)
-            for track, (request_id, draft) in zip(tracks, offers, strict=True)
+            survival(track.acceptance, size, self._all, WEIGHT)
+            for track, size in zip(tracks, self._sizes_of(offers, asked or {}), strict=True)
         ]
         depths = allot(chances, writers, self._step_s, other_rows=other_rows)
         chosen: dict[str, Draft] = {}
@@ -195,6 +195,13 @@ class Speculation:
             self._sized(track, draft.behind + len(draft.tokens))
         return track
 
+    def _sizes_of(self, offers: Sequence[tuple[str, Draft]], asked: Mapping[str, int]) -> list[int]:
+        """How long each block counts as."""
+        lengths = [(request_id, len(draft.tokens)) for request_id, draft in offers]
+        if not self._by_verdict:
+            return [length for _, length in lengths]
+        return [asked.get(request_id, length) for request_id, length in lengths]
+
     def _sized(self, track: _Track, size: int) -> None:
         """A block of so many tokens has come."""
         asked = max(track.asked, size, 1)
@@ -205,8 +212,3 @@ class Speculation:
         """Of a block's tokens, so many first ones were what the target wrote."""
         track.acceptance = verified(track.acceptance, size, right, MEMORY)
         self._all = verified(self._all, size, right)
-
-
-def _size(draft: Draft, request_id: str, asked: Mapping[str, int]) -> int:
-    """How long the block counts as: where its tokens were drawn, their number is not looked at."""
-    return len(draft.tokens) if draft.law is None else asked.get(request_id, len(draft.tokens))

@@ -118,11 +118,18 @@ def test_drafts_without_a_law_keep_it_too(rule: Rule) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("ends", [frozenset[int](), frozenset([1])], ids=["whole", "ends early"])
-def test_lengths_that_the_engine_chooses_keep_the_law(ends: frozenset[int], rule: Rule) -> None:
+@pytest.mark.parametrize(
+    ("ends", "lawless"),
+    [(frozenset[int](), False), (frozenset([1]), False), (frozenset([1]), True)],
+    ids=["whole", "ends early", "ends early, no law"],
+)
+def test_lengths_that_the_engine_chooses_keep_the_law(
+    ends: frozenset[int], lawless: bool, rule: Rule
+) -> None:
     """S16, where several rows pay and one does not: blocks that end with what was drawn must not be
     left unverified for being short, or the token they end with would become rare."""
-    writer = make_writer(P2, DrawingDrafter(Q2, ends=ends), rule, 4, ALL_OR_NOTHING, depth=2)
+    drafter = DrawingDrafter(Q2, ends=ends, lawless=lawless)
+    writer = make_writer(P2, drafter, rule, 4, ALL_OR_NOTHING, depth=2)
     assert error(law_of(writer), target_joint(P2, 4)) < EXACT
     assert writer.verified > 0
 
