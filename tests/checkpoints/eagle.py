@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 
 from actors.drafters.learned.eagle_model import EagleModel, EagleSpec
 from actors.drafters.learned.spec import LayerSpec
+from tests.checkpoints.block import DRAFT_IDS, HIDDEN, MASK, TARGET_LAYERS, VOCAB, write
 
-VOCAB, HIDDEN, TARGET_LAYERS = 128, 64, 8
-DEFAULT_TAPS = (2, 4, 5)
-DRAFT_IDS = torch.arange(3, VOCAB, 2)
-"""A reduced vocabulary: every other token."""
-MASK, SLOTS = 7, 6
+DEFAULT_TAPS = (2, TARGET_LAYERS // 2, TARGET_LAYERS - 3)
+SLOTS = 6
 
 LAYER = LayerSpec(hidden=HIDDEN, heads=4, kv_heads=2, head_dim=16, intermediate=96, max_context=512)
 PLAIN = EagleSpec(LAYER, 1, DEFAULT_TAPS, HIDDEN, draft_vocab=len(DRAFT_IDS))
@@ -33,6 +29,7 @@ class Written:
     spec: EagleSpec
     tensors: Mapping[str, torch.Tensor]
     draft_ids: torch.Tensor | None = None
+    mechanism: str = "eagle3"
 
 
 def random_tensors(
@@ -50,12 +47,6 @@ def random_tensors(
         norm = "norm" in name
         made[name] = 1.0 + 0.3 * noise if norm else noise * (2.0 / shape[-1] ** 0.5)
     return made
-
-
-def write(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(dict(config)))
-    save_file({k: v.contiguous().clone() for k, v in tensors.items()}, folder / "model.safetensors")
 
 
 def llama(spec: EagleSpec = PLAIN, **extra: Any) -> dict[str, Any]:
@@ -154,7 +145,7 @@ def modelopt(folder: Path) -> Written:
 
 def automodel(folder: Path) -> Written:
     """Everything but the head under `model.`."""
-    spec = replace(PLAIN, fc_norm=True, norm_output=True)
+    spec = replace(PLAIN, taps=(2, 4, 5), fc_norm=True, norm_output=True)
     tensors = random_tensors(spec, embedding=True)
     config = llama(
         architectures=["LlamaEagle3DraftModel"],
@@ -188,12 +179,12 @@ def automodel_parallel(folder: Path) -> Written:
 def deepspec(folder: Path) -> Written:
     """Five taps, q and k norms, the whole vocabulary."""
     layer = replace(LAYER, qk_norm=True)
-    spec = replace(PLAIN, layer=layer, taps=(1, 2, 4, 6, 7), draft_vocab=VOCAB)
+    spec = replace(PLAIN, layer=layer, taps=(1, 2, 4, 5, 6), draft_vocab=VOCAB)
     tensors = random_tensors(spec, embedding=True)
     config = llama(
         spec,
         architectures=["Qwen3Eagle3Model"],
-        target_layer_ids=[0, 1, 3, 5, 6],
+        target_layer_ids=[0, 1, 3, 4, 5],
         ttt_length=7,
         step_loss_decay=0.8,
         draft_num_hidden_layers=1,
@@ -211,7 +202,7 @@ def speculators(folder: Path, **said: Any) -> Written:
         PLAIN,
         layer=layer,
         layers=4 if peagle else 2,
-        taps=(1, 5, 7),
+        taps=(1, 3, 6),
         norm_before_residual=said.get("norm_before_residual", not peagle),
         norm_before_fc=said.get("norm_before_fc", False),
         fc_norm=said.get("fc_norm", False),
@@ -226,7 +217,7 @@ def speculators(folder: Path, **said: Any) -> Written:
         "architectures": ["Eagle3Speculator"],
         "transformer_layer_config": llama(spec),
         "draft_vocab_size": len(DRAFT_IDS),
-        "eagle_aux_hidden_state_layer_ids": [1, 5, 7],
+        "eagle_aux_hidden_state_layer_ids": [1, 3, 6],
         "speculators_config": {"algorithm": "eagle3", "verifier": {"name_or_path": "org/target"}},
         **({"ptd_token_id": MASK, "para_depths": SLOTS} if peagle else {}),
         **said,
@@ -236,17 +227,19 @@ def speculators(folder: Path, **said: Any) -> Written:
 
 
 FORMATS: dict[str, Callable[[Path], Written]] = {
-    "safeai": safeai,
-    "safeai-narrow": safeai_narrow,
-    "specforge": specforge,
-    "specforge-3.1": specforge_31,
-    "modelopt": modelopt,
-    "automodel": automodel,
-    "automodel-peagle": automodel_parallel,
-    "deepspec": deepspec,
-    "speculators": speculators,
-    "speculators-qwen3": lambda folder: speculators(folder, qwen3=True, norm_before_residual=False),
-    "speculators-norm-fc": lambda folder: speculators(folder, norm_before_fc=True),
-    "speculators-3.1": lambda folder: speculators(folder, fc_norm=True, norm_output=True),
-    "speculators-peagle": lambda folder: speculators(folder, peagle=True),
+    "EAGLE-3 SafeAILab": safeai,
+    "EAGLE-3 SafeAILab narrow": safeai_narrow,
+    "EAGLE-3 SpecForge": specforge,
+    "EAGLE-3.1 SpecForge": specforge_31,
+    "EAGLE-3 ModelOpt": modelopt,
+    "EAGLE-3.1 AutoModel": automodel,
+    "P-EAGLE AutoModel": automodel_parallel,
+    "EAGLE-3 DeepSpec": deepspec,
+    "EAGLE-3 speculators": speculators,
+    "EAGLE-3 speculators qwen3": lambda folder: speculators(
+        folder, qwen3=True, norm_before_residual=False
+    ),
+    "EAGLE-3 speculators input norm": lambda folder: speculators(folder, norm_before_fc=True),
+    "EAGLE-3.1 speculators": lambda folder: speculators(folder, fc_norm=True, norm_output=True),
+    "P-EAGLE speculators": lambda folder: speculators(folder, peagle=True),
 }

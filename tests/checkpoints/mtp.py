@@ -11,13 +11,13 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import LlamaForCausalLM
 
 from actors.drafters.learned.mtp_model import MtpModel, MtpSpec
 from actors.drafters.learned.spec import LayerSpec
-from tests.models import make_rand, save_tiny
+from tests.checkpoints.block import HIDDEN, TARGET_LAYERS, VOCAB
+from tests.checkpoints.target import target
+from tests.models import save_tiny
 
-VOCAB, HIDDEN, TARGET_LAYERS = 128, 64, 3
 LAYER = LayerSpec(
     hidden=HIDDEN, heads=4, kv_heads=2, head_dim=16, intermediate=128, max_context=512
 )
@@ -33,10 +33,7 @@ class Written:
     target: Path
     spec: MtpSpec
     tensors: Mapping[str, torch.Tensor]
-
-
-def make_target() -> LlamaForCausalLM:
-    return make_rand(vocab=VOCAB, hidden=HIDDEN, layers=TARGET_LAYERS)
+    mechanism: str = "mtp"
 
 
 def random_tensors(spec: MtpSpec, seed: int = 0) -> dict[str, torch.Tensor]:
@@ -53,7 +50,7 @@ def random_tensors(spec: MtpSpec, seed: int = 0) -> dict[str, torch.Tensor]:
 
 def inside(folder: Path, tensors: Mapping[str, torch.Tensor], **config: Any) -> Path:
     """A target's checkpoint with more tensors and keys than the model reads."""
-    save_tiny(make_target(), folder)
+    save_tiny(target(), folder)
     held = load_file(folder / "model.safetensors")
     more = {name: tensor.contiguous().clone() for name, tensor in tensors.items()}
     save_file({**held, **more}, folder / "model.safetensors")
@@ -130,14 +127,14 @@ def speculators(folder: Path) -> Written:
     layer = replace(LAYER, qk_norm=True)
     spec = replace(PLAIN, layer=layer)
     tensors = random_tensors(spec)
-    target = Path(save_tiny(make_target(), folder / "target"))
+    model = Path(save_tiny(target(), folder / "target"))
     config = {
         "speculators_model_type": "mtp",
         "speculators_version": "0.9.0",
         "architectures": ["MTPDraftModel"],
         "num_nextn_predict_layers": 1,
         "transformer_layer_config": {
-            **json.loads((target / "config.json").read_text()),
+            **json.loads((model / "config.json").read_text()),
             "model_type": "qwen3",
         },
         "speculators_config": {"algorithm": "mtp", "verifier": {"name_or_path": "org/target"}},
@@ -145,14 +142,14 @@ def speculators(folder: Path) -> Written:
     (folder / "config.json").write_text(json.dumps(config))
     stored = {n: t.contiguous().clone() for n, t in _mimo_names(tensors, "").items()}
     save_file(stored, folder / "model.safetensors")
-    return Written(folder, target, spec, tensors)
+    return Written(folder, model, spec, tensors)
 
 
 FORMATS: dict[str, Callable[[Path], Written]] = {
-    "deepseek": deepseek,
-    "deepseek-3": lambda folder: deepseek(folder, 3),
-    "qwen": qwen,
-    "qwen-2": lambda folder: qwen(folder, 2),
-    "mimo": mimo,
-    "speculators": speculators,
+    "MTP DeepSeek": deepseek,
+    "MTP DeepSeek, 3 stages": lambda folder: deepseek(folder, 3),
+    "MTP Qwen3-Next": qwen,
+    "MTP Qwen3-Next, 2 stages": lambda folder: qwen(folder, 2),
+    "MTP MiMo": mimo,
+    "MTP speculators": speculators,
 }

@@ -26,7 +26,7 @@ from actors.exchange.link import Endpoint
 from actors.exchange.pool import PortOptions, RemotePort
 from actors.exchange.server import DraftingServer
 from actors.sampling.params import SamplingParams
-from tests.checkpoints import block
+from tests.checkpoints import block, eagle, mtp
 from tests.checkpoints.target import made_up, target, target_folder
 from tests.law.harness import GREEDY, make_engine
 from tests.unit.actors.exchange.helpers import wait_for
@@ -39,7 +39,11 @@ class Written(Protocol):
     def mechanism(self) -> str: ...
 
 
-MECHANISMS: dict[str, Callable[[Path], Written]] = {**block.FORMATS}
+MECHANISMS: dict[str, Callable[[Path], Written]] = {
+    **block.FORMATS,
+    **eagle.FORMATS,
+    **mtp.FORMATS,
+}
 """Writers of checkpoints, by the public format."""
 
 
