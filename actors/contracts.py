@@ -39,6 +39,8 @@ class DrafterInfo:
     gives_law: each sampled block comes with the law that its tokens were drawn from, drawn
     independently of the target's noise, and with as many tokens as were asked for where it can:
     what rules that weigh laws need (DESIGN §5).
+    projection: digest of the map that features come through (the verifier has made it); empty:
+    they come as they were tapped.
     max_ahead: how long its chains may get when it drafts past a block on its own guess of the
     commit (run-ahead); 0 is not at all.
     weight_bytes: what its weights take on its device. token_bytes: what it keeps there for each
@@ -51,11 +53,12 @@ class DrafterInfo:
     needs_features: bool = False
     taps: tuple[int, ...] = ()
     max_block: int = 16
-    max_ahead: int = 0
     gives_law: bool = False
     max_context: int = 0
     weight_bytes: int = 0
     token_bytes: int = 0
+    max_ahead: int = 0
+    projection: str = ""
 
 
 @dataclass(frozen=True, slots=True)

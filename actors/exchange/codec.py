@@ -282,6 +282,7 @@ def compat_to_pb(compat: Compat) -> exchange_pb2.Compat:
         tokenizer=compat.tokenizer,
         drafter=compat.drafter,
         taps=compat.taps,
+        projection=compat.projection,
         rule=compat.rule,
     )
 
@@ -292,6 +293,7 @@ def compat_from_pb(message: exchange_pb2.Compat) -> Compat:
         tokenizer=message.tokenizer,
         drafter=message.drafter,
         taps=tuple(message.taps),
+        projection=message.projection,
         rule=message.rule,
     )
 

@@ -51,6 +51,7 @@ class Compat:
     drafter: str = ""
     taps: tuple[int, ...] = ()
     rule: str = RULE
+    projection: str = ""
 
 
 def difference(
@@ -66,6 +67,9 @@ def difference(
             return name, f"this drafter has {a!r}, the verifier {b!r}"
     if needs_features and ours.taps != theirs.taps:
         return "taps", f"this drafter needs {list(ours.taps)}, the verifier has {list(theirs.taps)}"
+    if needs_features and ours.projection != theirs.projection:
+        have, come = (side.projection or "raw features" for side in (ours, theirs))
+        return "projection", f"this drafter takes {have}, the verifier sends {come}"
     if ours.rule != theirs.rule:
         return "rule", f"this drafter follows {ours.rule!r}, the verifier {theirs.rule!r}"
     return None

@@ -102,7 +102,7 @@ def rows_that_fit(rows: torch.Tensor | None, room: int) -> int:
 
 def _itemsize(rows: torch.Tensor) -> int:
     """On the wire."""
-    return 4 if rows.element_size() == 4 else 2
+    return rows.element_size() if rows.element_size() in (1, 4) else 2
 
 
 def drafter_frames(

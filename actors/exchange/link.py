@@ -19,6 +19,7 @@ import grpc
 from actors.contracts import Commit, DrafterInfo, OpenSession, SessionKey
 from actors.exchange.codec import compat_to_pb, info_from_pb
 from actors.exchange.compat import PROTOCOL, Compat
+from actors.exchange.form import FeatureForm
 from actors.exchange.limits import MAX_DETAIL, channel_options
 from actors.exchange.outgoing import Outgoing
 from actors.exchange.sink import Trace
@@ -70,6 +71,7 @@ class Link:
         compat: Compat,
         listener: Listener,
         keepalive_ms: int = 10_000,
+        form: FeatureForm | None = None,
     ) -> None:
         self.endpoint = endpoint
         self.info: DrafterInfo | None = None
@@ -90,7 +92,8 @@ class Link:
         )
         self._listener = listener
         self._keepalive_ms = keepalive_ms
-        self._out = Outgoing()
+        self._form = form or FeatureForm()
+        self._out = Outgoing(self._form)
         self._calls: list[Any] = []
         self._rtts_ns: deque[int] = deque(maxlen=_RTTS)
         self._closing = threading.Event()
@@ -167,7 +170,7 @@ class Link:
 
     def _connect(self) -> None:
         """One connection, from Hello to its end; raises grpc.RpcError when it breaks."""
-        self._out = out = Outgoing()
+        self._out = out = Outgoing(self._form)
         if self._closing.is_set():
             return
         with grpc.insecure_channel(

@@ -9,12 +9,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from actors.contracts import Commit, OpenSession, SessionKey
 from actors.exchange.bell import Bell
 from actors.exchange.codec import key_to_pb, open_to_pb
+from actors.exchange.form import CHUNK_ROWS, FeatureForm
 from actors.exchange.frames import feature_frames, round_frames
 from actors.exchange.sessions import merge
 from actors.exchange.sink import Trace
@@ -47,7 +48,10 @@ class _Bulk:
 
 @dataclass(slots=True)
 class Outgoing:
-    """Both lanes' queues of one connection. `ended` is final: a new connection gets a new one."""
+    """Both lanes' queues of one connection. `ended` is final: a new connection gets a new one.
+    Features wait as they were tapped and leave in `form`."""
+
+    form: FeatureForm = field(default_factory=FeatureForm)
 
     opens: dict[SessionKey, _Open] = field(default_factory=dict)
     commits: dict[SessionKey, list[Commit]] = field(default_factory=dict)
@@ -125,7 +129,13 @@ class Outgoing:
                 commits, self.commits = self.commits, {}
                 closes, self.closes = self.closes, {}
                 ping_ns = self._ping(opens)
-            yield from _with_ping(opens, commits, closes, ping_ns)
+            merged = [self._formed(merge(waiting)) for waiting in commits.values()]
+            yield from _with_ping(opens, merged, closes, ping_ns)
+
+    def _formed(self, commit: Commit) -> Commit:
+        if commit.features is None or self.form.plain:
+            return commit
+        return replace(commit, features=self.form(commit.features))
 
     def _round_due(self) -> bool:
         return bool(self.opens or self.commits or self.closes)
@@ -149,7 +159,12 @@ class Outgoing:
             if key is None or rows is None:
                 self.bulks.wait()
                 continue
-            yield from feature_frames(key, rows)
+            if self.form.plain:
+                yield from feature_frames(key, rows)
+                continue
+            for start in range(0, rows.shape[0], CHUNK_ROWS):
+                formed = self.form(rows[start : start + CHUNK_ROWS])
+                yield from feature_frames(key, formed, from_row=start)
 
     def _released(self) -> SessionKey | None:
         for key, item in self.bulk.items():
@@ -174,7 +189,7 @@ class Outgoing:
 
 def _with_ping(
     opens: dict[SessionKey, _Open],
-    commits: dict[SessionKey, list[Commit]],
+    commits: Iterable[Commit],
     closes: dict[SessionKey, str],
     ping_ns: int,
 ) -> Iterator[pb.VerifierFrame]:
@@ -182,7 +197,7 @@ def _with_ping(
     last = pb.VerifierFrame()
     frames = round_frames(
         (open_to_pb(o.session, features_follow=o.follow, trace=o.trace) for o in opens.values()),
-        (merge(waiting) for waiting in commits.values()),
+        commits,
         (pb.Close(key=key_to_pb(key), reason=reason) for key, reason in closes.items()),
     )
     for number, frame in enumerate(frames):

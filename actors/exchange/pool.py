@@ -11,12 +11,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from actors.contracts import Commit, Gathered, OpenSession, PortCommit, SessionKey, SessionView
 from actors.exchange.bell import Bell
 from actors.exchange.compat import Compat
 from actors.exchange.contain import contained, contained_gather
+from actors.exchange.form import FeatureForm
 from actors.exchange.gathering import Gathering, Patience
 from actors.exchange.home import Home, PortSession
 from actors.exchange.law_codec import law_from_pb
@@ -59,10 +60,12 @@ class RemotePort:
         compat: Compat | None = None,
         vocab_size: int = 0,
         options: PortOptions | None = None,
+        form: FeatureForm | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._verifier = verifier
-        self._compat = compat or Compat()
+        self._form = form or FeatureForm()
+        self._compat = replace(compat or Compat(), projection=self._form.digest)
         self._vocab_size = vocab_size
         self._options = options or PortOptions()
         self._clock = clock
@@ -107,6 +110,7 @@ class RemotePort:
             compat=self._compat,
             listener=self,
             keepalive_ms=self._options.keepalive_ms,
+            form=self._form,
         )
 
     def status(self) -> list[LinkRecord]:

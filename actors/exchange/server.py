@@ -127,7 +127,7 @@ class DraftingServicer:
         self._on_span = on_span
         info = worker.info
         self._compat = Compat(
-            compat.target, compat.tokenizer, compat.drafter, info.taps, compat.rule
+            compat.target, compat.tokenizer, compat.drafter, info.taps, compat.rule, info.projection
         )
         self._streams: dict[str, RoundStream] = {}
         self._lock = threading.Lock()

@@ -227,7 +227,7 @@ class SessionTable:
 
     def _check_width(self, session: Session, rows: torch.Tensor) -> None:
         width = rows.shape[1]
-        taps = len(self._info.taps)
+        taps = 0 if self._info.projection else len(self._info.taps)
         if (session.width and width != session.width) or (taps and width % taps):
             expected = session.width or f"a multiple of {taps}"
             raise Quarantine(pb.FAULT_INVALID, f"features: {width} columns, not {expected}")

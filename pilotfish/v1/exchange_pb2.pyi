@@ -69,18 +69,20 @@ class SessionKey(_message.Message):
     def __init__(self, request: _Optional[str] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class Compat(_message.Message):
-    __slots__ = ("target", "tokenizer", "drafter", "taps", "rule")
+    __slots__ = ("target", "tokenizer", "drafter", "taps", "rule", "projection")
     TARGET_FIELD_NUMBER: _ClassVar[int]
     TOKENIZER_FIELD_NUMBER: _ClassVar[int]
     DRAFTER_FIELD_NUMBER: _ClassVar[int]
     TAPS_FIELD_NUMBER: _ClassVar[int]
     RULE_FIELD_NUMBER: _ClassVar[int]
+    PROJECTION_FIELD_NUMBER: _ClassVar[int]
     target: str
     tokenizer: str
     drafter: str
     taps: _containers.RepeatedScalarFieldContainer[int]
     rule: str
-    def __init__(self, target: _Optional[str] = ..., tokenizer: _Optional[str] = ..., drafter: _Optional[str] = ..., taps: _Optional[_Iterable[int]] = ..., rule: _Optional[str] = ...) -> None: ...
+    projection: str
+    def __init__(self, target: _Optional[str] = ..., tokenizer: _Optional[str] = ..., drafter: _Optional[str] = ..., taps: _Optional[_Iterable[int]] = ..., rule: _Optional[str] = ..., projection: _Optional[str] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("protocol", "verifier", "boot_epoch", "lane", "compat")

@@ -29,7 +29,7 @@ def test_equal_sides_have_no_difference() -> None:
     assert difference(PROTOCOL, OURS, OURS, needs_features=True) is None
 
 
-@pytest.mark.parametrize("field", ["target", "tokenizer", "drafter", "rule"])
+@pytest.mark.parametrize("field", ["target", "tokenizer", "drafter", "projection", "rule"])
 def test_the_field_that_differs_is_named(field: str) -> None:
     found = difference(PROTOCOL, replace(OURS, **{field: "x"}), OURS, needs_features=True)
     assert found is not None
@@ -37,8 +37,8 @@ def test_the_field_that_differs_is_named(field: str) -> None:
 
 
 def test_the_first_of_several_differences_is_named() -> None:
-    other = Compat("x", "y", "z", (9,), "w")
-    for field in ("target", "tokenizer", "drafter", "taps", "rule"):
+    other = Compat("x", "y", "z", (9,), "w", "p")
+    for field in ("target", "tokenizer", "drafter", "taps", "projection", "rule"):
         found = difference(PROTOCOL, other, OURS, needs_features=True)
         assert found is not None
         assert found[0] == field
