@@ -13,7 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from actors.sampling.rules import DEFAULT, Rule
 
 Dtype = Literal["auto", "bfloat16", "float32", "float64"]
-Method = Literal["ngram", "suffix", "draft_model", "custom_class"]
+Method = Literal[
+    "ngram", "suffix", "draft_model", "eagle3", "mtp", "dflash", "dspark", "custom_class"
+]
 
 _LOSSY = frozenset({"synthetic", "fly", "typical"})
 """Rules of other systems that change what the target would have written."""
@@ -28,7 +30,9 @@ class SpeculativeConfig(_Strict):
 
     method: Method = Field("suffix", description="Drafting mechanism.")
     model: str | None = Field(
-        None, description="draft_model: a Hugging Face id or folder; custom_class: module:Class."
+        None,
+        description="A Hugging Face id or folder of a draft model or learned drafter; "
+        "custom_class: module:Class.",
     )
     revision: str | None = Field(None, description="Revision of the draft model.")
     num_speculative_tokens: int = Field(4, ge=0, le=32, description="Draft length D; 0 is off.")
@@ -48,6 +52,9 @@ class SpeculativeConfig(_Strict):
         "gives the text of standard decode. rejection (vLLM's 'standard') and block: with a draft "
         "model more is accepted; a seed repeats its text with the same drafter and lengths only.",
     )
+    draft_tensor_parallel_size: Literal[1] = Field(
+        1, description="As in vLLM; a drafter is one process, and many serve beside each other."
+    )
     placement: Literal["remote", "colocated"] = Field(
         "remote", description="Drafters as deployments of their own, or inside the verifier."
     )
@@ -62,6 +69,12 @@ class SpeculativeConfig(_Strict):
     options: dict[str, str | int | float | bool] = Field(
         default_factory=dict, description="custom_class: keyword arguments."
     )
+
+    @field_validator("method", mode="before")
+    @classmethod
+    def _method(cls, value: object) -> object:
+        """vLLM's older names for heads inside a target: deepseek_mtp, qwen3_next_mtp, …"""
+        return "mtp" if isinstance(value, str) and value.endswith("_mtp") else value
 
     @field_validator("rejection_sample_method", mode="before")
     @classmethod
@@ -83,6 +96,13 @@ class SpeculativeConfig(_Strict):
             raise ValueError(
                 f"run_ahead needs the rule {DEFAULT!r}: under the others a block is "
                 "verified as it was asked for"
+            )
+        if self.model and self.method in ("ngram", "suffix"):
+            given = (
+                "has no" if "method" in self.model_fields_set else "is not given, and suffix has no"
+            )
+            raise ValueError(
+                f"method {given} 'model'; `pilotfish drafter inspect {self.model}` says what it is"
             )
         if self.prompt_lookup_min > self.prompt_lookup_max:
             raise ValueError("prompt_lookup_min is larger than prompt_lookup_max")

@@ -51,6 +51,9 @@ def make_port(
         target_vocab_size=vocab_size,
         max_context=options.speculative.max_context or max_model_len,
         target_tokenizer=options.speculative.target_tokenizer or options.tokenizer_path,
+        target=options.speculative.target or options.model_path,
+        target_revision=options.speculative.target_revision or options.revision,
+        compile_cache=options.speculative.compile_cache or options.compile_cache,
     )
     return LocalPort(build_drafter(drafter), vocab_size=vocab_size)
 

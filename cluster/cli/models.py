@@ -55,7 +55,7 @@ def make_ready(args: AppArgs) -> None:
     """Have the models of a local server in the cache before it starts, with the bar in view."""
     make_ready_by_name(args.model)
     draft = args.speculative_config
-    if draft is not None and draft.method == "draft_model" and draft.model:
+    if draft is not None and draft.method != "custom_class" and draft.model:
         make_ready_by_name(draft.model)
 
 

@@ -15,6 +15,7 @@ from actors.exchange.sink import SpanHook
 from cluster.config import AppArgs
 from cluster.deployments.devices import resolve_device
 from cluster.deployments.engine_options import drafter_config
+from cluster.deployments.located import drafter_model
 from cluster.deployments.target_facts import TargetFacts, target_facts
 
 
@@ -58,7 +59,7 @@ def start_drafting(
     from actors.drafters.table import build_drafter
 
     facts = target_facts(args)
-    config = informed(config, facts)
+    config = informed(config, facts, args.revision)
     drafter = build_drafter(config)
     server = DraftingServer(
         drafter,
@@ -88,10 +89,19 @@ def session_bytes(info: DrafterInfo, device: str) -> int:
     return int(free_memory(device) * memory_share(device))
 
 
-def informed(config: DrafterConfig, facts: TargetFacts) -> DrafterConfig:
-    """The configuration with what the target's folder says."""
+def informed(
+    config: DrafterConfig, facts: TargetFacts, revision: str | None = None
+) -> DrafterConfig:
+    """The configuration with what this node and the target's folder say; revision: the target's.
+    Raises ModelStoreError."""
+    from cluster.models.paths import cache_root
+
     return replace(
         config,
+        model=drafter_model(config),
+        target=facts.folder,
+        target_revision=revision,
+        compile_cache=str(cache_root() / "compiled"),
         target_vocab_size=facts.vocab_size,
         target_tokenizer=facts.tokenizer,
         max_context=facts.max_context,

@@ -47,7 +47,7 @@ def drafter_config(args: AppArgs) -> DrafterConfig | None:
     colocated = speculative.placement == "colocated"
     pool = args.verifier if colocated else args.drafter
     return DrafterConfig(
-        **speculative.model_dump(exclude={"placement", "adaptive"}),
+        **speculative.model_dump(exclude={"placement", "adaptive", "draft_tensor_parallel_size"}),
         target_tokenizer=args.tokenizer or "",
         dtype=args.dtype,
         device=device(pool),

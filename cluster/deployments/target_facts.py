@@ -11,8 +11,10 @@ from cluster.config import AppArgs
 
 @dataclass(frozen=True, slots=True)
 class TargetFacts:
-    """vocab_size, max_context: 0 is unknown. Empty digests agree with anything."""
+    """folder: or a Hugging Face id. vocab_size, max_context: 0 is unknown. Empty digests agree with
+    anything."""
 
+    folder: str
     vocab_size: int
     max_context: int
     tokenizer: str
@@ -34,6 +36,7 @@ def target_facts(args: AppArgs) -> TargetFacts:
     text = config.get_text_config()
     context = int(getattr(text, "max_position_embeddings", 0) or 0)
     return TargetFacts(
+        folder=path,
         vocab_size=int(text.vocab_size),
         max_context=min(filter(None, (context, args.max_model_len)), default=0),
         tokenizer=tokenizer,

@@ -12,7 +12,9 @@ PATTERNS = ("*.json", "*.safetensors")
 
 
 def drafter_folder(config: DrafterConfig) -> Path:
-    """Raises DrafterLoadError."""
+    """A head without a `model` of its own is the target's (MTP). Raises DrafterLoadError."""
+    if not config.model and config.method == "mtp":
+        return target_folder(config)
     if not config.model:
         raise refusal(f"{config.method} needs a model: the folder or Hugging Face id of a drafter")
     return _folder(config.model, config.revision)

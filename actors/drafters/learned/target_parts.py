@@ -45,14 +45,20 @@ class TargetParts:
         return int(self.config["num_hidden_layers"])
 
 
+def target_config(folder: Path) -> dict[str, Any]:
+    """The text model's part of config.json. Raises DrafterLoadError."""
+    try:
+        config: dict[str, Any] = json.loads((folder / "config.json").read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise DrafterLoadError(f"cannot read the target's config in {folder}: {error}") from error
+    text: dict[str, Any] = config.get("text_config", config)
+    return text
+
+
 def target_parts(folder: str | Path, dtype: torch.dtype, device: str = "cpu") -> TargetParts:
     """Raises DrafterLoadError when the folder is not a target's, or lacks one of them."""
     path = Path(folder)
-    try:
-        config = json.loads((path / "config.json").read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise DrafterLoadError(f"cannot read the target's config in {path}: {error}") from error
-    config = config.get("text_config", config)
+    config = target_config(path)
     embedding = _tensor(path, EMBEDDING)
     if embedding is None:
         raise DrafterLoadError(f"the target in {path} has none of {', '.join(EMBEDDING)}")

@@ -50,7 +50,6 @@ def test_each_flag_sets_its_own_field_and_no_other() -> None:
         "--verifier-threads": 2,
         "--speculative-config": '{"method": "ngram"}',
         "--spec-method": "ngram",
-        "--spec-model": "m",
         "--spec-tokens": 9,
         "--verifiers": 2,
         "--drafters": 3,
@@ -59,7 +58,8 @@ def test_each_flag_sets_its_own_field_and_no_other() -> None:
         "--grpc-port": 5,
         "--otlp-traces-endpoint": "http://127.0.0.1:4317",
     }
-    paired = {"--tls-certificate", "--tls-key"}
+    # A model is refused without its method.
+    paired = {"--tls-certificate", "--tls-key", "--spec-model"}
     assert values.keys() | paired == BY_NAME.keys()
     for name, value in values.items():
         flag = BY_NAME[name]
@@ -76,6 +76,11 @@ def test_each_flag_sets_its_own_field_and_no_other() -> None:
         assert changed == expected
     pair = make(tls_certificate="c.pem", tls_key="k.pem").gateway
     assert (pair.tls_certificate, pair.tls_key) == ("c.pem", "k.pem")
+    drafting = make(spec_method="dspark", spec_model="m").speculative_config
+    assert drafting is not None
+    assert (drafting.method, drafting.model) == ("dspark", "m")
+    with pytest.raises(FlagError, match="method is not given"):
+        make(spec_model="m")
 
 
 def test_the_model_is_an_argument_or_a_flag_but_one_model() -> None:
@@ -157,7 +162,7 @@ def test_an_unknown_key_of_the_json_names_the_close_and_the_known_ones() -> None
     text = refused(speculative_config='{"num_spec_tokens": 3}')
     assert text.startswith(
         "--speculative-config: 'num_spec_tokens' is not supported;"
-        " did you mean 'num_speculative_tokens'? Known: adaptive, method, model,"
+        " did you mean 'num_speculative_tokens'? Known: adaptive, draft_tensor_"
     )
 
 
