@@ -17,7 +17,7 @@ from transformers import AttentionInterface
 
 from actors.drafters.errors import DrafterLoadError
 from actors.engine.sizing import row_bytes
-from actors.engine.state import state_specification
+from actors.engine.state import paged_layers, state_specification
 
 ATTENTION = "pilotfish_draft"
 _FIRST_ROWS = 64
@@ -58,7 +58,7 @@ class SessionKV:
 
 def token_bytes(model: Any) -> int:
     """What one token of a session takes at most: capacity doubles, so half of it may be unused."""
-    return 2 * row_bytes(state_specification(model.config), model.dtype, 0)
+    return 2 * row_bytes(paged_layers(state_specification(model.config)), model.dtype, 0)
 
 
 def _grown(old: torch.Tensor | None, like: torch.Tensor, rows: int) -> torch.Tensor:

@@ -18,6 +18,7 @@ from transformers import AttentionInterface
 from actors.engine.batch import StepBatch
 from actors.engine.errors import ModelLoadError
 from actors.engine.kv import KVPool
+from actors.engine.state import PagedKV
 
 ATTENTION = "pilotfish_paged"
 
@@ -28,7 +29,7 @@ class PagedStep:
 
     batch: StepBatch
     pool: KVPool
-    layers: list[int] = field(default_factory=list)  # that have attended, in order
+    layers: list[int] = field(default_factory=list)  # that have mixed their rows, in order
 
 
 def paged_attention(
@@ -48,10 +49,13 @@ def paged_attention(
     if step is None:
         raise ModelLoadError("this architecture does not hand its attention the cache", "model")
     batch, layer = step.batch, int(module.layer_idx)  # type: ignore[arg-type]
-    if (sliding_window or None) != step.pool.spec[layer].window:
+    kept = step.pool.spec[layer]
+    if not isinstance(kept, PagedKV):
+        raise ModelLoadError(f"layer {layer} attends, and is {kept} in the config", "model")
+    if (sliding_window or None) != kept.window:
         raise ModelLoadError(
-            f"layer {layer} has a window of {step.pool.spec[layer].window} in the config and asks "
-            f"attention for {sliding_window}",
+            f"layer {layer} has a window of {kept.window} in the config and asks attention for "
+            f"{sliding_window}",
             param="model",
         )
     step.layers.append(layer)

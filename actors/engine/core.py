@@ -26,6 +26,7 @@ from actors.engine.selfcheck import self_check
 from actors.engine.sequence import EngineRequest, Sequence, Status
 from actors.engine.sessions import NO_GAIN, Sessions
 from actors.engine.speculation import Speculation
+from actors.engine.state import MAX_DRAFT, is_recurrent
 from actors.engine.target import Target
 from actors.engine.verdicts import event_of, undrafted, verify
 from actors.sampling.decide import Verdict
@@ -83,10 +84,14 @@ class Engine:
             target.info.dtype,
             target.device,
             target.feature_dim,
+            places=max_num_seqs,
         )
         rows = max(max_num_batched_tokens, max_num_seqs)
-        self.prefix = PrefixCache(self.allocator, block_size) if enable_prefix_caching else None
-        self.scheduler = Scheduler(self.allocator, max_num_seqs, rows, self.prefix)
+        recurrent = is_recurrent(target.info.spec)  # shared blocks would come without the state
+        shared = enable_prefix_caching and not recurrent
+        self.prefix = PrefixCache(self.allocator, block_size) if shared else None
+        most = MAX_DRAFT if recurrent else None
+        self.scheduler = Scheduler(self.allocator, max_num_seqs, rows, self.prefix, most)
         self.sequences: dict[str, Sequence] = {}
         self.stats = EngineStats()
         self.pace = Pace()

@@ -1,8 +1,9 @@
-"""Paged key/value memory: a pool of blocks, and the tensors behind it.
+"""The memory of running requests: a pool of blocks for keys and values, places for recurrent state.
 
 Ownership: the allocator counts who holds each block; a sequence holds its ids from admission to
 finish, preemption or abort (law L3). A token at index i of a sequence lives in slot
-blocks[i // block_size] * block_size + i % block_size of every layer.
+blocks[i // block_size] * block_size + i % block_size of every attention layer. Recurrent layers
+keep one state for each place, and a running sequence has one place (`actors.engine.hybrid`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from actors.engine.state import PagedKV
+from actors.engine.hybrid.memory import LayerStates
+from actors.engine.state import Layer, PagedKV
 
 
 class BlockAllocator:
@@ -105,43 +107,88 @@ class BlockAllocator:
         self.on_evict(block)
 
 
+class Places:
+    """Numbers 0 … count-1, one for each running sequence; the lowest goes first."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._free = list(range(count))
+
+    @property
+    def free(self) -> int:
+        """Places that nobody has."""
+        return len(self._free)
+
+    def take(self) -> int:
+        """A place of one's own. None is left: a bug, ValueError."""
+        if not self._free:
+            raise ValueError(f"all {self.count} places are taken")
+        return heapq.heappop(self._free)
+
+    def give_back(self, place: int) -> None:
+        """A place that is free already is a bug: ValueError."""
+        if place in self._free:
+            raise ValueError(f"place {place} was given back twice")
+        heapq.heappush(self._free, place)
+
+
 class KVPool:
-    """The tensors: per layer keys and values [slots, kv_heads, head_dim]; with taps also one
-    feature row a slot [slots, taps * hidden] in bf16, kept with the KV it belongs to."""
+    """The tensors: keys and values of each attention layer [slots, kv_heads, head_dim], the states
+    of each recurrent layer by its number, at `places` places; with taps also one feature row a
+    slot [slots, taps * hidden] in bf16, kept with the KV it belongs to."""
 
     def __init__(
         self,
-        spec: tuple[PagedKV, ...],
+        spec: tuple[Layer, ...],
         num_blocks: int,
         block_size: int,
         dtype: torch.dtype,
         device: str,
         feature_dim: int = 0,
+        places: int = 1,
     ) -> None:
         self.spec = spec
         self.block_size = block_size
         self.num_slots = num_blocks * block_size
         self.keys = [self._empty(layer, dtype, device) for layer in spec]
         self.values = [self._empty(layer, dtype, device) for layer in spec]
+        self.states = {
+            number: LayerStates(layer, places, dtype, device)
+            for number, layer in enumerate(spec)
+            if not isinstance(layer, PagedKV)
+        }
         self.features = (
             torch.empty(self.num_slots, feature_dim, dtype=torch.bfloat16, device=device)
             if feature_dim
             else None
         )
 
-    def _empty(self, layer: PagedKV, dtype: torch.dtype, device: str) -> torch.Tensor:
+    def _empty(self, layer: Layer, dtype: torch.dtype, device: str) -> torch.Tensor:
         # Not zeroed: no row is read before it is written, and on a CPU the memory then costs
         # nothing until its slots are used.
+        if not isinstance(layer, PagedKV):
+            return torch.empty(0, dtype=dtype, device=device)
         shape = (self.num_slots, layer.kv_heads, layer.head_dim)
         return torch.empty(shape, dtype=dtype, device=device)
 
+    def pretend(self, table: BlockTable, length: int) -> None:
+        """The sequence of `table` passes for one whose first `length` rows were computed, all of
+        them zeros: for who measures times and not texts."""
+        for tensor in (*self.keys, *self.values):
+            if tensor.numel():
+                tensor[table.slots(0, length)] = 0
+        for states in self.states.values():
+            states.clear(table.place, length)
+
 
 class BlockTable:
-    """One sequence's blocks and their slots as an index tensor, rebuilt only when it grows."""
+    """One sequence's blocks and their slots as an index tensor, rebuilt only when it grows; and
+    `place`, where its recurrent state is, which is its own while it runs."""
 
     def __init__(self, block_size: int, device: str) -> None:
         self.block_size = block_size
         self.blocks: list[int] = []
+        self.place = 0
         self._device = device
         self._slots = torch.empty(0, dtype=torch.long, device=device)
         self._run: int | None = None  # first slot when all blocks follow one another

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from actors.contracts import Draft
 from actors.engine.backlog import Backlog
 from actors.engine.batch import Segment
-from actors.engine.kv import BlockAllocator
+from actors.engine.kv import BlockAllocator, Places
 from actors.engine.prefix import PrefixCache
 from actors.engine.sequence import Sequence, Status
 from policies.fairness import Prompt, share_rows
@@ -26,8 +26,9 @@ PREFILL_SHARE = 4
 class Scheduler:
     """Owns the queue, the running set and the blocks.
 
-    prefix: None computes every prompt whole. prefix_queries, prefix_hits: tokens that were looked
-    up in it when requests first got a place, and those of them that were there.
+    prefix: None computes every prompt whole. max_draft: longer blocks are cut.
+    prefix_queries, prefix_hits: tokens that were looked up in the cache when requests first got a
+    place, and those of them that were there.
     """
 
     def __init__(
@@ -36,8 +37,11 @@ class Scheduler:
         max_num_seqs: int,
         max_rows: int,
         prefix: PrefixCache | None = None,
+        max_draft: int | None = None,
     ) -> None:
         self.allocator = allocator
+        self.places = Places(max_num_seqs)
+        self.max_draft = max_draft
         self.prefix = prefix
         self.max_num_seqs = max_num_seqs
         self.max_rows = max_rows
@@ -85,6 +89,7 @@ class Scheduler:
         needed = seq.table.missing(len(seq.tokens) + 1) - len(shared)
         if needed > self.allocator.free - self.allocator.count_idle(shared):
             return False
+        seq.table.place = self.places.take()
         self.allocator.share(shared)
         seq.table.extend(shared + (self.allocator.allocate(needed) or []))
         seq.published = len(shared)
@@ -111,6 +116,7 @@ class Scheduler:
         """Finish, abort or failure: everything the sequence holds goes back (law L3)."""
         if seq.status is Status.RUNNING:
             self.running.remove(seq)
+            self.places.give_back(seq.table.place)
         elif seq.status is Status.WAITING:
             self.waiting.remove(seq)
         self.allocator.release(seq.table.clear())
@@ -131,7 +137,8 @@ class Scheduler:
             if seq.status is not Status.RUNNING:
                 continue
             offered = drafts.get(seq.request_id)
-            draft = self._fit(seq, _trim(offered, room))
+            most = room if self.max_draft is None else min(room, self.max_draft)
+            draft = self._fit(seq, _trim(offered, most))
             if offered is not None and offered.tokens and draft is None:
                 seq.depth_reason = "budget"  # of rows or of KV blocks
             if seq.status is Status.RUNNING:
@@ -173,10 +180,11 @@ class Scheduler:
         return True
 
     def preempt(self, seq: Sequence) -> None:
-        """Take the KV away and queue the sequence again; its tokens, and its drafter's session,
-        stay. Recompute gives the same tokens: they depend on the prefix alone. What the cache
-        still has of it by then is not even recomputed."""
+        """Take KV and place away and queue the sequence again; its tokens, and its drafter's
+        session, stay. Recompute gives the same tokens: they depend on the prefix alone. What the
+        cache still has of it by then is not even recomputed."""
         self.running.remove(seq)
+        self.places.give_back(seq.table.place)
         self.allocator.release(seq.table.clear())
         seq.kv_len = 0
         seq.status = Status.WAITING

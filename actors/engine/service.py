@@ -6,6 +6,7 @@ one that computes.
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import asdict
 from pathlib import Path
@@ -32,8 +33,9 @@ from actors.engine.plan import Plan
 from actors.engine.ports import drafter_bytes_a_row, endpoint_of, make_port
 from actors.engine.profile import profile
 from actors.engine.servicer import VerificationServicer
-from actors.engine.sizing import memory_share, pool_blocks, row_bytes
+from actors.engine.sizing import memory_share, place_bytes, pool_blocks, row_bytes
 from actors.engine.speculation import Speculation
+from actors.engine.state import is_recurrent
 from actors.engine.target import Target
 from actors.engine.thread import EngineThread
 from actors.exchange.compat import tokenizer_digest
@@ -48,6 +50,8 @@ from policies.cost import profiled
 
 if TYPE_CHECKING:
     from actors.engine.tp.lead import Lead
+
+logger = logging.getLogger(__name__)
 
 GRPC_THREADS = 64  # one a gateway's stream
 STATS_TIMEOUT_S = 5.0
@@ -103,6 +107,7 @@ class EngineService:
                 free_bytes,
                 share=memory_share(options.device),
                 drafter_bytes_a_row=drafter_bytes_a_row(self.port, options),
+                bytes_a_place=place_bytes(target.info.spec, dtype),
             ),
             block_size=options.block_size,
             max_model_len=self.max_model_len,
@@ -116,6 +121,12 @@ class EngineService:
         if ranks is not None:
             ranks.start(engine.allocator.num_blocks, options.block_size)
         engine.self_check()
+        if options.enable_prefix_caching and is_recurrent(target.info.spec):
+            logger.warning(
+                "%s: prefixes are not shared between requests: their recurrent state is kept for "
+                "running requests alone",
+                model.config.model_type,
+            )
 
         def install(native: NativeTarget, costs: list[tuple[int, float]]) -> None:
             engine.target = native

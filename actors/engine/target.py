@@ -10,9 +10,10 @@ import torch
 from actors.engine.attention import ATTENTION, PagedStep
 from actors.engine.batch import StepBatch
 from actors.engine.errors import ModelLoadError
+from actors.engine.hybrid.install import install
 from actors.engine.kv import KVPool
 from actors.engine.loading import end_tokens
-from actors.engine.state import PagedKV, state_specification
+from actors.engine.state import Layer, state_specification
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class TargetInfo:
 
     vocab_size: int
     eos_ids: frozenset[int]
-    spec: tuple[PagedKV, ...]
+    spec: tuple[Layer, ...]
     hidden_size: int
     num_layers: int
     dtype: torch.dtype
@@ -46,6 +47,7 @@ class Target:
             num_layers=int(text.num_hidden_layers),
             dtype=model.dtype,
         )
+        install(model)
         self.taps = taps
         self._captured: dict[int, torch.Tensor] = {}
         self._hook_taps()
@@ -90,8 +92,8 @@ class Target:
         if step.layers != list(range(self.info.num_layers)):
             # One cache a layer: a second call would overwrite the first one's rows.
             raise ModelLoadError(
-                f"{self.model.config.model_type}: attention ran for layers {step.layers}, not once "
-                "for each",
+                f"{self.model.config.model_type}: attention and recurrence ran for layers "
+                f"{step.layers}, not once for each",
                 param="model",
             )
         if pool.features is not None:

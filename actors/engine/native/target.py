@@ -16,6 +16,7 @@ from actors.engine.native import library
 from actors.engine.native.library import Library
 from actors.engine.native.pack import padded
 from actors.engine.native.weights import PackedModel, pack_model
+from actors.engine.state import paged_layers
 from actors.engine.target import Target, TargetInfo
 
 
@@ -32,7 +33,8 @@ class NativeTarget:
         self.taps: tuple[int, ...] = eager.taps
         self.device = "cpu"
         self.max_model_len = max_model_len
-        self.packed: PackedModel = pack_model(eager.model, self.info.spec, max_model_len)
+        spec = paged_layers(self.info.spec)
+        self.packed: PackedModel = pack_model(eager.model, spec, max_model_len)
         self._compiled = compiled
         self._executor = compiled.create(
             self.packed.model, self.packed.layers, threads or torch.get_num_threads()

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from actors.engine.errors import ModelLoadError
-from actors.engine.state import PagedKV
+from actors.engine.state import Layer, is_recurrent, paged_layers, state_specification
 
 _KEYS = ("k_proj", "qkv_proj", "query_key_value")  # where they are cut, heads are
 
@@ -23,6 +23,11 @@ def check_divides(config: Any, world: int) -> None:
         raise ModelLoadError(
             f"{kind}: transformers has no plan to cut this architecture; serve it with "
             "tensor_parallel_size 1",
+            param="tensor_parallel_size",
+        )
+    if is_recurrent(state_specification(text)):
+        raise ModelLoadError(
+            f"{kind}: recurrent layers are not cut yet; serve it with tensor_parallel_size 1",
             param="tensor_parallel_size",
         )
     sizes = _cut_sizes(text, plan)
@@ -51,6 +56,6 @@ def _cut_sizes(text: Any, plan: dict[str, str]) -> dict[str, int]:
     return sizes
 
 
-def local_specification(spec: tuple[PagedKV, ...], kv_heads: int) -> tuple[PagedKV, ...]:
+def local_specification(spec: tuple[Layer, ...], kv_heads: int) -> tuple[Layer, ...]:
     """The specification of one rank's cache: `kv_heads` of its own in every layer."""
-    return tuple(replace(layer, kv_heads=kv_heads) for layer in spec)
+    return tuple(replace(layer, kv_heads=kv_heads) for layer in paged_layers(spec))

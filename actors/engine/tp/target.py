@@ -11,6 +11,7 @@ from typing_extensions import override
 from actors.engine.batch import StepBatch
 from actors.engine.kv import KVPool
 from actors.engine.memory import free_memory
+from actors.engine.state import paged_layers
 from actors.engine.target import Target
 from actors.engine.tp.lead import Lead
 from actors.engine.tp.loading import local_kv_heads
@@ -34,7 +35,9 @@ class RankTarget(Target):
         """What rank 0 compares, and this rank's part of the free memory: a GPU is its own, the
         machine's is everybody's."""
         info = self.info
-        layers = ", ".join(f"{layer.kv_heads}x{layer.head_dim}" for layer in info.spec)
+        layers = ", ".join(
+            f"{layer.kv_heads}x{layer.head_dim}" for layer in paged_layers(info.spec)
+        )
         kind = f"{self.model.config.model_type} of {info.vocab_size} tokens in {info.dtype}"
         free = free_memory(self.device)
         return RankFacts(

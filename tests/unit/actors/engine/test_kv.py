@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.engine.kv import BlockAllocator, BlockTable
+from actors.engine.kv import BlockAllocator, BlockTable, Places
 
 
 @given(st.lists(st.integers(0, 6), max_size=40), st.randoms())
@@ -56,3 +56,17 @@ def test_missing_blocks_are_counted_from_the_length() -> None:
     assert [table.missing(n) for n in (4, 5, 12)] == [0, 1, 2]
     assert table.clear() == [3]
     assert table.capacity == 0
+
+
+def test_places_are_ones_own_and_come_back() -> None:
+    places = Places(3)
+    assert [places.take() for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(ValueError, match="all 3 places"):
+        places.take()
+    places.give_back(1)
+    assert places.take() == 1
+    places.give_back(2)
+    places.give_back(0)
+    assert places.free == 2
+    with pytest.raises(ValueError, match="twice"):
+        places.give_back(0)

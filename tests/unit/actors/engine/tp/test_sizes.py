@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from transformers import GPTNeoConfig, LlamaConfig, MixtralConfig, OlmoeConfig
+from transformers import (
+    GPTNeoConfig,
+    LlamaConfig,
+    MixtralConfig,
+    OlmoeConfig,
+    Qwen3_5TextConfig,
+    Qwen3NextConfig,
+)
 
 from actors.engine.errors import ModelLoadError
-from actors.engine.state import state_specification
+from actors.engine.state import paged_layers, state_specification
 from actors.engine.tp.sizes import check_divides, local_specification
 
 
@@ -60,9 +67,15 @@ def test_an_architecture_without_a_plan_is_refused_by_name() -> None:
         check_divides(GPTNeoConfig(num_layers=2, attention_types=[[["global"], 2]]), 2)
 
 
+@pytest.mark.parametrize("config", [Qwen3NextConfig(), Qwen3_5TextConfig()])
+def test_recurrent_layers_are_not_cut(config: Qwen3NextConfig) -> None:
+    with pytest.raises(ModelLoadError, match=f"{config.model_type}: recurrent layers are not cut"):
+        check_divides(config, 2)
+
+
 def test_a_ranks_cache_has_its_own_heads_alone() -> None:
-    whole = state_specification(llama(9, 3, 49152))
-    local = local_specification(whole, 1)
+    whole = paged_layers(state_specification(llama(9, 3, 49152)))
+    local = paged_layers(local_specification(whole, 1))
     assert [layer.kv_heads for layer in local] == [1, 1]
     assert sum(layer.row_elements for layer in local) * 3 == sum(
         layer.row_elements for layer in whole
