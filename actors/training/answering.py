@@ -141,7 +141,7 @@ def answer(
     finally:
         store.append(buffer)
     if not store.shards:
-        raise TrainingError("no prompt was answered: all are longer than --max-prompt", "prompts")
+        raise TrainingError("no prompt was answered", "prompts")
     return progress
 
 

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 
 from actors.drafters.learned.target_parts import TargetParts, target_parts
 from actors.training.answering import AnswerOptions, AnswerProgress, answer, answering_engine
@@ -32,7 +34,8 @@ from actors.training.vocabulary import coverage, draft_vocabulary, frequencies
 @dataclass(frozen=True, slots=True)
 class RunOptions:
     """target: the target's folder. valid: prompts for validation; their answers are greedy.
-    draft_vocab: rows of the reduced head. max_bytes: of the recorded answers."""
+    draft_vocab: rows of the reduced head. max_bytes: of the recorded answers. init_from: a
+    trained drafter's folder, whose tensors of like name and shape this one begins with."""
 
     mechanism: str
     target: str
@@ -45,6 +48,7 @@ class RunOptions:
     max_bytes: int = 8 * 10**9
     draft_vocab: int = 6144
     seed: int = 0
+    init_from: Path | None = None
     answers: AnswerOptions = field(default_factory=AnswerOptions)
     shape: Shape = field(default_factory=Shape)
     loop: LoopOptions = field(default_factory=lambda: LoopOptions(budget_s=3600.0))
@@ -92,6 +96,11 @@ def record(options: RunOptions, encode: Encode, view: View) -> None:
         store = AnswerStore(options.output / name, header, options.max_bytes)
         prompts = read_prompts(source, share, options.seed)
         ready = list(tokenised(prompts, encode, options.answers.max_prompt, count))
+        if not ready:
+            most = options.answers.max_prompt
+            raise TrainingError(
+                f"no prompt of {source} has at most {most} tokens (--max-prompt-tokens)", "prompts"
+            )
         missing = [item for item in ready if item[0].name not in store.done]
         if not missing or store.full:
             continue
@@ -115,6 +124,7 @@ def load(options: RunOptions) -> Data:
     parts = target_parts(options.target, torch.float32)
     train = load_examples(options.output / "answers")
     valid = load_examples(options.output / "validation", greedy_only=True)
+    check_data(train, valid)
     counts = frequencies(train, parts.vocab)
     ids = _vocabulary(options.output, counts, options.draft_vocab)
     return Data(parts, ids, coverage(counts, ids), train, valid)
@@ -138,6 +148,8 @@ def fit(
     """Train until the budget is spent or `stop`; on_best: with the averaged weights in place."""
     torch.manual_seed(options.seed)
     trainee = build(options.mechanism, data.parts, data.draft_ids, options.target, options.shape)
+    if options.init_from is not None:
+        view.stage(f"{begin_with(trainee, options.init_from)} tensors from {options.init_from}")
 
     def validated(line: dict[str, Any], best: bool) -> None:
         view.validated(line)
@@ -152,6 +164,25 @@ def fit(
         view.stage(f"Going on after step {loop.state.step}")
     loop.run()
     return trainee
+
+
+@torch.no_grad()
+def begin_with(trainee: Trainee, folder: Path) -> int:
+    """How many tensors were taken from the export in `folder`. Raises TrainingError when none
+    fits."""
+    try:
+        stored = load_file(folder / "model.safetensors")
+    except (OSError, SafetensorError) as error:
+        raise TrainingError(f"cannot begin with {folder}: {error}", "init_from") from error
+    taken = 0
+    for name, parameter in trainee.module.named_parameters():
+        found = stored.get(name)
+        if found is not None and found.shape == parameter.shape:
+            parameter.copy_(found)
+            taken += 1
+    if not taken:
+        raise TrainingError(f"no tensor of {folder} fits a {trainee.mechanism}", "init_from")
+    return taken
 
 
 def check_data(train: Sequence[Example], valid: Sequence[Example]) -> None:

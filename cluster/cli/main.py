@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from cluster.cli import bench, models, plan
+from cluster.cli import bench, drafter, models, plan, train
 from cluster.cli.flags import BY_NAME, help_of
 from cluster.cli.foreign import FOREIGN, normalised, refusal
 from cluster.cli.options import FlagError, app_args
@@ -30,9 +30,11 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help and one-line errors, and half the start-up time
     pretty_exceptions_enable=False,
 )
+app.add_typer(drafter.app, name="drafter")
 app.add_typer(models.app, name="models")
 app.command()(bench.bench)
 app.command()(plan.plan)
+app.command()(train.train)
 
 ApiKey = Annotated[
     str | None,

@@ -10,15 +10,15 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from actors.contracts import Commit, DraftRequest, OpenSession, SessionKey
+from actors.contracts import Drafter, DraftRequest, OpenSession, SessionKey
 from actors.drafters.config import DrafterConfig
 from actors.drafters.learned.target_parts import target_parts
 from actors.drafters.table import build_drafter
-from actors.sampling.params import SamplingParams
 from actors.training.errors import TrainingError
 from actors.training.examples import Example
 from actors.training.export import LAYOUTS, export
-from actors.training.mechanisms import Shape, build
+from actors.training.mechanisms import Shape, build, default_taps
+from actors.training.replaying import GREEDY, _columns, right_drafts
 from tests.models import make_rand, save_tiny
 from tests.unit.actors.training.small import randomised
 
@@ -45,26 +45,17 @@ def trained(mechanism: str, target: Path) -> SimpleNamespace:
     return SimpleNamespace(trainee=made, parts=parts)
 
 
-def drafts(mechanism: str, folder: Path, target: Path, e: Example, anchor: int) -> tuple[int, ...]:
-    """By the serving drafter, after two commits."""
-    config = DrafterConfig(
-        mechanism,
-        model=str(folder),
-        target=str(target),
-        num_speculative_tokens=DEPTH,
-        target_vocab_size=VOCAB,
-        dtype="float32",
+def served(mechanism: str, folder: Path, target: Path) -> Drafter:
+    return build_drafter(
+        DrafterConfig(
+            mechanism,
+            model=str(folder),
+            target=str(target),
+            num_speculative_tokens=DEPTH,
+            target_vocab_size=VOCAB,
+            dtype="float32",
+        )
     )
-    drafter = build_drafter(config)
-    width = len(drafter.info.taps) * HIDDEN
-    rows = e.features[:, :width] if mechanism != "mtp" else e.features[:, -HIDDEN:]
-    key, split = SessionKey("v", "r"), anchor - 1
-    tokens = tuple(e.tokens.tolist())
-    greedy = SamplingParams(temperature=0.0)
-    drafter.open([OpenSession(key, tokens[:split], greedy, features=rows[: split - 1])])
-    more = Commit(key, 0, split, tokens[split : anchor + 1], rows[split - 1 : anchor], DEPTH)
-    drafter.observe([more])
-    return drafter.propose([DraftRequest(key, DEPTH)])[0].tokens
 
 
 def an_answer() -> Example:
@@ -94,13 +85,28 @@ def test_an_exported_drafter_loads_and_drafts_what_the_trainee_drafts(
     e = an_answer()
     if layout == "z-lab" or mechanism == "mtp":  # these draft with the target's whole head
         made = _with_whole_head(made, mechanism, target)
-    for anchor in (7, 11):
-        found = drafts(mechanism, tmp_path, target, e, anchor)
-        assert len(found) == DEPTH
-        tokens = e.tokens.clone()
-        tokens[anchor + 1 : anchor + 1 + DEPTH] = torch.tensor(found)
-        right = made.trainee.right([Example(tokens, e.prompt_len, e.category, e.features)])[0]
-        assert right[anchor - e.prompt_len] == DEPTH
+    drafter, taps = served(mechanism, tmp_path, target), default_taps(LAYERS)
+    right = right_drafts(drafter, [e], taps, DEPTH)
+    assert right == made.trainee.right([e])
+    # And where it is right about something: its own drafts put into the text at one place.
+    anchor = 8
+    text = e.tokens.clone()
+    for k in range(DEPTH):
+        text[anchor + 1 + k] = _draft(drafter, e, text, anchor, k)
+    e = Example(text, e.prompt_len, e.category, e.features)
+    right = right_drafts(drafter, [e, an_answer()], taps, DEPTH)
+    assert right == made.trainee.right([e, an_answer()])
+    assert right[0][anchor - e.prompt_len] == DEPTH
+
+
+def _draft(drafter: Drafter, e: Example, text: torch.Tensor, anchor: int, k: int) -> int:
+    """The k-th draft at an anchor."""
+    rows = e.features[:, _columns(drafter.info.taps, default_taps(LAYERS), e.features.shape[1])]
+    key, tokens = SessionKey("v", "r"), tuple(text[: anchor + 1].tolist())
+    drafter.open([OpenSession(key, tokens, GREEDY, features=rows[:anchor])])
+    found = drafter.propose([DraftRequest(key, DEPTH)])[0].tokens[k]
+    drafter.close(key)
+    return found
 
 
 def _with_whole_head(made: SimpleNamespace, mechanism: str, target: Path) -> SimpleNamespace:

@@ -1,0 +1,61 @@
+"""Flags of `pilotfish train` to the options of a run; errors name the flag."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from actors.training.answering import AnswerOptions
+from actors.training.block_trainee import BlockTraining
+from actors.training.errors import TrainingError
+from actors.training.loop import LoopOptions
+from actors.training.mechanisms import Shape
+from actors.training.run import RunOptions
+from cluster.cli.options import FlagError, whole_number
+
+
+def run_options(given: Mapping[str, Any], target: str, compile_cache: str) -> RunOptions:
+    """target: the resolved folder. Raises TrainingError."""
+    for name in ("prompts", "valid"):
+        if not given[name].is_file():
+            raise TrainingError(f"--{name}: {given[name]} is no file", name)
+    try:
+        limit = whole_number("--max-answer-bytes", given["max_answer_bytes"])
+    except FlagError as error:
+        raise TrainingError(str(error), "max_answer_bytes") from error
+    return RunOptions(
+        mechanism=given["mechanism"],
+        target=target,
+        prompts=given["prompts"],
+        valid=given["valid"],
+        output=given["output"],
+        num_prompts=given["num_prompts"],
+        num_valid=given["num_valid"],
+        sampled_share=given["sampled_share"],
+        max_bytes=limit,
+        draft_vocab=given["draft_vocab"],
+        seed=given["seed"],
+        init_from=given["init_from"],
+        answers=AnswerOptions(
+            max_prompt=given["max_prompt_tokens"],
+            max_tokens=given["max_tokens"],
+            threads=given["threads"],
+            compile_cache=compile_cache,
+        ),
+        shape=_shape(given),
+        loop=LoopOptions(budget_s=60 * given["minutes"], learning_rate=given["learning_rate"]),
+    )
+
+
+def _shape(given: Mapping[str, Any]) -> Shape:
+    drafts: int = given["drafts"]
+    block = BlockTraining()
+    # Whole blocks half of the time, shorter ones else.
+    sizes = tuple(sorted({drafts, max(1, drafts * 2 // 3), max(1, drafts // 2)}, reverse=True))
+    return Shape(
+        layers=given["layers"],
+        drafts=drafts,
+        mask_token=given["mask_token"],
+        block=replace(block, sizes=(drafts, *sizes)),
+    )
