@@ -17,7 +17,7 @@ def drafter_folder(config: DrafterConfig) -> Path:
         return target_folder(config)
     if not config.model:
         raise refusal(f"{config.method} needs a model: the folder or Hugging Face id of a drafter")
-    return _folder(config.model, config.revision)
+    return folder_of(config.model, config.revision)
 
 
 def target_folder(config: DrafterConfig) -> Path:
@@ -28,10 +28,11 @@ def target_folder(config: DrafterConfig) -> Path:
             "target is",
             "target",
         )
-    return _folder(config.target, config.target_revision)
+    return folder_of(config.target, config.target_revision)
 
 
-def _folder(name: str, revision: str | None) -> Path:
+def folder_of(name: str, revision: str | None) -> Path:
+    """A folder as it is, or fetched to one. Raises DrafterLoadError."""
     path = Path(name).expanduser()
     if path.is_dir():
         return path
