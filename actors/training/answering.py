@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from actors.contracts import DraftPort
 from actors.engine.core import Engine
 from actors.engine.loading import load_config, load_model, resolve_dtype
 from actors.engine.native.build import BuildError, find_compiler, load
@@ -51,17 +52,17 @@ class AnswerProgress:
     failed: int = 0
 
 
-def answering_engine(model_path: str, recorder: Recorder, options: AnswerOptions) -> Engine:
-    """An engine without drafts over the target, native where it can be."""
+def answering_engine(model_path: str, port: DraftPort, options: AnswerOptions) -> Engine:
+    """An engine over the target, native where it can be; it does not draft."""
     config = load_config(model_path)
     native = options.device == "cpu" and not config_obstacle(config) and bool(find_compiler())
     dtype = resolve_dtype("auto", options.device, native=native)
     model = load_model(model_path, None, dtype, options.device)
-    target = Target(model, recorder.taps, options.device)
+    target = Target(model, port.taps, options.device)
     length = options.max_prompt + options.max_tokens
     engine = Engine(
         target,
-        recorder,
+        port,
         Plan(0),
         num_blocks=options.sequences * -(-length // BLOCK) + 64,
         block_size=BLOCK,

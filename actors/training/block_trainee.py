@@ -50,7 +50,7 @@ class BlockTraining:
 
     anchors: int = 64
     sizes: tuple[int, ...] = (6, 6, 4, 3)
-    gamma: float = 4.0
+    gamma: float = 3.0
     terms: LossWeights = field(default_factory=LossWeights)
 
 

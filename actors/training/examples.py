@@ -76,3 +76,15 @@ def balanced(examples: Sequence[Example], count: int) -> list[Example]:
         groups.setdefault(example.category, []).append(example)
     columns = [groups[name] for name in sorted(groups)]
     return [e for row in zip_longest(*columns) for e in row if e is not None][:count]
+
+
+def prompt_texts(examples: Sequence[Example], share: float, first: int = 32) -> list[Example]:
+    """Prompts as if they were answers, for a share of the examples: the target's law at each of
+    their positions is as exact, though the text is somebody else's. Their first tokens, which a
+    template gives all of them, are left out."""
+    long = [e for e in examples if e.prompt_len >= first + 8]
+    return [
+        Example(e.tokens[: e.prompt_len], first, e.category, e.features[: e.prompt_len - 1])
+        for i, e in enumerate(long)
+        if int((i + 1) * share) > int(i * share)
+    ]

@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from actors.drafters.learned.target_parts import TargetParts, target_parts
 from actors.training.answering import AnswerOptions, AnswerProgress, answer, answering_engine
 from actors.training.errors import TrainingError
-from actors.training.examples import Example, load_examples
+from actors.training.examples import Example, load_examples, prompt_texts
 from actors.training.loop import Hooks, Loop, LoopOptions, Report
 from actors.training.mechanisms import Shape, build, default_taps
 from actors.training.prompts import Encode, read_prompts, tokenised
@@ -34,7 +34,8 @@ from actors.training.vocabulary import coverage, draft_vocabulary, frequencies
 @dataclass(frozen=True, slots=True)
 class RunOptions:
     """target: the target's folder. valid: prompts for validation; their answers are greedy.
-    draft_vocab: rows of the reduced head. max_bytes: of the recorded answers. init_from: a
+    draft_vocab: rows of the reduced head. max_bytes: of the recorded answers. prompt_share: of the
+    prompts whose own text is trained on too. init_from: a
     trained drafter's folder, whose tensors of like name and shape this one begins with."""
 
     mechanism: str
@@ -47,6 +48,7 @@ class RunOptions:
     sampled_share: float = 0.25
     max_bytes: int = 8 * 10**9
     draft_vocab: int = 6144
+    prompt_share: float = 0.0
     seed: int = 0
     init_from: Path | None = None
     answers: AnswerOptions = field(default_factory=AnswerOptions)
@@ -127,7 +129,8 @@ def load(options: RunOptions) -> Data:
     check_data(train, valid)
     counts = frequencies(train, parts.vocab)
     ids = _vocabulary(options.output, counts, options.draft_vocab)
-    return Data(parts, ids, coverage(counts, ids), train, valid)
+    more = prompt_texts(train, options.prompt_share)
+    return Data(parts, ids, coverage(counts, ids), train + more, valid)
 
 
 def _vocabulary(folder: Path, counts: torch.Tensor, size: int) -> torch.Tensor:

@@ -51,6 +51,14 @@ def train(
         float, typer.Option(min=0, max=1, help="Of the prompts answered at T = 1, not greedily.")
     ] = 0.25,
     max_answer_bytes: Annotated[str, typer.Option(help="Where recording stops, as in 8G.")] = "8g",
+    record: Annotated[
+        bool,
+        typer.Option("--record/--no-record", help="Answer what is not answered yet."),
+    ] = True,
+    prompt_share: Annotated[
+        float,
+        typer.Option(min=0, max=1, help="Of the prompts whose own text is trained on too."),
+    ] = 0.0,
     draft_vocab: Annotated[
         int, typer.Option(min=1, help="The most frequent tokens, which alone are drafted.")
     ] = 6144,

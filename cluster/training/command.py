@@ -48,8 +48,9 @@ def run(given: Mapping[str, Any], command: str) -> int:
             options = run_options(given, str(target), str(cache_root() / "compiled"))
             if given["fresh"]:
                 shutil.rmtree(options.output / options.mechanism, ignore_errors=True)
-            with stop.at_once():
-                training.record(options, encoder(str(target)), view)
+            if given["record"]:
+                with stop.at_once():
+                    training.record(options, encoder(str(target)), view)
             data = training.load(options)
             view.stage(
                 f"{len(data.train)} answers, {sum(e.anchors for e in data.train)} positions; "

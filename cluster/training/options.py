@@ -35,6 +35,7 @@ def run_options(given: Mapping[str, Any], target: str, compile_cache: str) -> Ru
         sampled_share=given["sampled_share"],
         max_bytes=limit,
         draft_vocab=given["draft_vocab"],
+        prompt_share=given["prompt_share"],
         seed=given["seed"],
         init_from=given["init_from"],
         answers=AnswerOptions(

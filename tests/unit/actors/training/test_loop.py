@@ -12,7 +12,7 @@ from actors.training.averaged import Averaged
 from actors.training.block_trainee import BlockTrainee, BlockTraining
 from actors.training.checkpoint import NAME
 from actors.training.errors import TrainingError
-from actors.training.examples import balanced, batches
+from actors.training.examples import balanced, batches, prompt_texts
 from actors.training.laws import TargetLaw
 from actors.training.loop import CURVE, Hooks, Loop, LoopOptions
 from tests.unit.actors.training.small import block_spec, example, parts
@@ -118,3 +118,12 @@ def test_an_epoch_shows_every_answer_once_and_validation_is_balanced() -> None:
     assert sorted(id(e) for b in batch for e in b) == sorted(id(e) for e in TRAIN)
     assert all(sum(e.anchors for e in b) >= 8 for b in batch[:-1])
     assert [e.category for e in balanced(TRAIN, 4)] == ["a", "b", "a", "b"]
+
+
+def test_a_prompt_as_an_answer_has_the_prompts_tokens_and_rows_alone() -> None:
+    examples = [example(60, 50, 0), example(60, 20, 1), example(60, 50, 2)]
+    first, second = prompt_texts(examples, 1.0)
+    assert (first.length, first.prompt_len, first.anchors) == (50, 32, 17)
+    assert torch.equal(first.tokens, examples[0].tokens[:50])
+    assert torch.equal(second.features, examples[2].features[:49])
+    assert len(prompt_texts(examples, 0.5)) == 1

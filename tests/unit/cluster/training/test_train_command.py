@@ -48,6 +48,8 @@ def given(target: Path, folder: Path, **changes: Any) -> dict[str, Any]:
         "max_prompt_tokens": 20,
         "sampled_share": 0.25,
         "max_answer_bytes": "1g",
+        "record": True,
+        "prompt_share": 0.0,
         "draft_vocab": 32,
         "layers": 2,
         "drafts": 3,
@@ -86,7 +88,8 @@ def test_a_run_ends_in_a_drafter_that_loads_and_says_where_it_comes_from(
 def test_a_second_run_answers_nothing_again_and_trains_on(target: Path, tmp_path: Path) -> None:
     assert command.run(given(target, tmp_path), "") == 0
     shards = (tmp_path / "out" / "answers" / "shards.jsonl").read_text()
-    assert command.run(given(target, tmp_path, minutes=0.02), "") == 0
+    more = given(target, tmp_path, minutes=0.02, num_prompts=8, record=False)
+    assert command.run(more, "") == 0
     assert (tmp_path / "out" / "answers" / "shards.jsonl").read_text() == shards
     first, *_, last = steps(tmp_path, "eagle3")
     assert last > first
