@@ -3,6 +3,8 @@ checkpoint are written beside `target`'s tensors."""
 
 from __future__ import annotations
 
+import copy
+import functools
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -11,6 +13,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import LlamaForCausalLM
 
 from actors.drafters.learned.mtp_model import MtpModel, MtpSpec
 from actors.drafters.learned.spec import LayerSpec
@@ -36,6 +39,17 @@ class Written:
     mechanism: str = "mtp"
 
 
+@functools.cache
+def make_target() -> LlamaForCausalLM:
+    """The tests' target with a final norm that is not the identity: a head reads what it gives."""
+    model = copy.deepcopy(target())
+    generator = torch.Generator().manual_seed(5)
+    noise = torch.randn(HIDDEN, generator=generator, dtype=torch.float64)
+    with torch.no_grad():
+        model.model.norm.weight.copy_(1.0 + 0.5 * noise)
+    return model
+
+
 def random_tensors(spec: MtpSpec, seed: int = 0) -> dict[str, torch.Tensor]:
     """Large fp64 weights, so that every part shows in the drafts."""
     generator = torch.Generator().manual_seed(seed)
@@ -50,7 +64,7 @@ def random_tensors(spec: MtpSpec, seed: int = 0) -> dict[str, torch.Tensor]:
 
 def inside(folder: Path, tensors: Mapping[str, torch.Tensor], **config: Any) -> Path:
     """A target's checkpoint with more tensors and keys than the model reads."""
-    save_tiny(target(), folder)
+    save_tiny(make_target(), folder)
     held = load_file(folder / "model.safetensors")
     more = {name: tensor.contiguous().clone() for name, tensor in tensors.items()}
     save_file({**held, **more}, folder / "model.safetensors")
@@ -70,8 +84,8 @@ def deepseek(folder: Path, stages: int = 1) -> Written:
         rest = f"shared_head.{rest}" if rest == "norm.weight" else rest
         stored[f"model.layers.{TARGET_LAYERS + int(stage)}.{rest}"] = tensor
     for stage in range(stages):
-        for copy in ("embed_tokens.weight", "shared_head.head.weight"):
-            stored[f"model.layers.{TARGET_LAYERS + stage}.{copy}"] = torch.zeros(VOCAB, HIDDEN)
+        for name in ("embed_tokens.weight", "shared_head.head.weight"):
+            stored[f"model.layers.{TARGET_LAYERS + stage}.{name}"] = torch.zeros(VOCAB, HIDDEN)
     inside(folder, stored, num_nextn_predict_layers=stages)
     return Written(folder, folder, spec, tensors)
 
@@ -127,7 +141,7 @@ def speculators(folder: Path) -> Written:
     layer = replace(LAYER, qk_norm=True)
     spec = replace(PLAIN, layer=layer)
     tensors = random_tensors(spec)
-    model = Path(save_tiny(target(), folder / "target"))
+    model = Path(save_tiny(make_target(), folder / "target"))
     config = {
         "speculators_model_type": "mtp",
         "speculators_version": "0.9.0",

@@ -3,6 +3,7 @@ transformers' own MTP where it has one."""
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,6 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from transformers import LlamaForCausalLM
 from transformers.cache_utils import MtpCache
 from transformers.modeling_layers import MtpModel as TheirMtp
 
@@ -54,9 +54,8 @@ def test_eagle_drafts_what_its_formulas_say_over_the_whole_sequence(
 
 
 def theirs(written: mtp.Written, stages: int) -> TheirMtp:
-    """transformers' MTP over the tests' target, with the weights that were written."""
-    main = LlamaForCausalLM(target().config).double()
-    main.load_state_dict(target().state_dict())
+    """transformers' MTP over the head's target, with the weights that were written."""
+    main = copy.deepcopy(mtp.make_target())
     main.config.num_mtp_layers = stages
     main.config.mtp_hidden_states_first = written.spec.hidden_first
     model = TheirMtp(main, stages).double().eval()
@@ -78,13 +77,13 @@ def test_a_token_for_each_mtp_stage_is_that_of_transformers(stages: int, tmp_pat
     """The logits too, within 1e-5."""
     written = mtp.deepseek(tmp_path, stages)
     model = theirs(written, stages)
-    drafter = make("MTP DeepSeek", model=str(written.folder))
+    drafter = make("MTP DeepSeek", model=str(written.folder), target=str(written.target))
     for tokens in TEXTS[2:]:
         tapped = made_up(tokens, 0, len(tokens) - 1, drafter.feature_dim)
         cache = MtpCache(config=model.config)
         drafted, logits, _ = model(
             input_ids=torch.tensor([tokens[1:]]),
-            last_hidden_states=target().model.norm(tapped)[None],
+            last_hidden_states=mtp.make_target().model.norm(tapped)[None],
             attention_mask=None,
             position_ids=torch.arange(1, len(tokens))[None],
             mtp_cache=cache,
@@ -107,12 +106,13 @@ class ReferenceMtp:
         self.w, self.spec = written.tensors, written.spec
 
     def greedy(self, tokens: Sequence[int], tapped: torch.Tensor, depth: int) -> list[int]:
-        embedding = target().model.embed_tokens.weight.detach()
-        states = list(self.norm(tapped, target().model.norm.weight.detach()))
+        model = mtp.make_target()
+        embedding = model.model.embed_tokens.weight.detach()
+        states = list(self.norm(tapped, model.model.norm.weight.detach()))
         text, drafts = list(tokens), list[int]()
         for _ in range(depth):
             z = self.stage(embedding[text[1:]], torch.stack(states))[-1]
-            drafts.append(int((target().lm_head.weight.detach() @ z).argmax()))
+            drafts.append(int((model.lm_head.weight.detach() @ z).argmax()))
             text.append(drafts[-1])
             states.append(z)
         return drafts
@@ -150,14 +150,15 @@ def test_one_mtp_stage_reused_drafts_what_its_formulas_say(name: str, tmp_path: 
     written = mtp.FORMATS[name](tmp_path)
     for tokens in TEXTS:
         tapped = made_up(tokens, 0, len(tokens) - 1, written.spec.layer.hidden)
-        assert drafts_of(name, tokens, 5) == ReferenceMtp(written).greedy(tokens, tapped, 5)
+        drafts = drafts_of(name, tokens, 5, model=str(written.folder), target=str(written.target))
+        assert drafts == ReferenceMtp(written).greedy(tokens, tapped, 5)
 
 
 def test_an_mtp_head_inside_the_target_needs_no_model_of_its_own() -> None:
     folder, _ = checkpoint("MTP Qwen3-Next")
     tokens = TEXTS[2]
     inside = drafts_of("MTP Qwen3-Next", tokens, 3, model=None, target=str(folder))
-    assert inside == drafts_of("MTP Qwen3-Next", tokens, 3)
+    assert inside == drafts_of("MTP Qwen3-Next", tokens, 3, target=str(folder))
 
 
 def test_drafting_on_over_other_drafts_leaves_no_trace_in_the_next_block() -> None:
