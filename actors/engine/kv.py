@@ -135,7 +135,11 @@ class Places:
 class KVPool:
     """The tensors: keys and values of each attention layer [slots, kv_heads, head_dim], the states
     of each recurrent layer by its number, at `places` places; with taps also one feature row a
-    slot [slots, taps * hidden] in bf16, kept with the KV it belongs to."""
+    slot [slots, taps * hidden] in bf16, kept with the KV it belongs to.
+
+    scratch: one more slot, of no block, for rows that only fill up a fixed shape; it is always
+    finite.
+    """
 
     def __init__(
         self,
@@ -149,7 +153,7 @@ class KVPool:
     ) -> None:
         self.spec = spec
         self.block_size = block_size
-        self.num_slots = num_blocks * block_size
+        self.num_slots = self.scratch = num_blocks * block_size
         self.keys = [self._empty(layer, dtype, device) for layer in spec]
         self.values = [self._empty(layer, dtype, device) for layer in spec]
         self.states = {
@@ -158,7 +162,7 @@ class KVPool:
             if not isinstance(layer, PagedKV)
         }
         self.features = (
-            torch.empty(self.num_slots, feature_dim, dtype=torch.bfloat16, device=device)
+            torch.empty(self.num_slots + 1, feature_dim, dtype=torch.bfloat16, device=device)
             if feature_dim
             else None
         )
@@ -168,8 +172,10 @@ class KVPool:
         # nothing until its slots are used.
         if not isinstance(layer, PagedKV):
             return torch.empty(0, dtype=dtype, device=device)
-        shape = (self.num_slots, layer.kv_heads, layer.head_dim)
-        return torch.empty(shape, dtype=dtype, device=device)
+        shape = (self.num_slots + 1, layer.kv_heads, layer.head_dim)
+        tensor = torch.empty(shape, dtype=dtype, device=device)
+        tensor[self.scratch] = 0
+        return tensor
 
     def pretend(self, table: BlockTable, length: int) -> None:
         """The sequence of `table` passes for one whose first `length` rows were computed, all of

@@ -30,7 +30,7 @@ class EngineOptions:
     depth: D until the first policy snapshot arrives.
     adaptive: each step verifies only those drafted rows that are expected to pay.
     rule: how the drafts of sampled requests are accepted.
-    enforce_eager: transformers' own classes, never the native executor.
+    enforce_eager: transformers' own classes, no native executor and no CUDA graphs.
     batch_invariant: nothing but the native executor, so that bits depend on a request alone.
     compile_cache: folder of compiled executors; empty builds one for this process alone.
     """

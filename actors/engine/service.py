@@ -17,6 +17,7 @@ import torch
 from transformers.utils import logging as transformers_logging
 
 from actors.engine.core import Engine
+from actors.engine.cuda.target import GraphTarget, graph_budget
 from actors.engine.errors import EngineError
 from actors.engine.loading import (
     context_length,
@@ -138,9 +139,12 @@ class EngineService:
 
         self._change: Change | None = Change(target, self.max_model_len, options.threads, install)
         self.switch.settle(self._change)
+        if options.device.startswith("cuda") and ranks is None and not options.enforce_eager:
+            budget = graph_budget(options.device)
+            engine.target = GraphTarget(target, engine.pool, self.max_model_len, budget)
         if options.adaptive and engine.speculation is None:
-            pool = None if ranks is None else engine.pool
-            costs = profile(target, self.max_model_len, pool)
+            own = ranks is None and engine.target is target  # else the cache is the engine's
+            costs = profile(engine.target, self.max_model_len, None if own else engine.pool)
             engine.speculation = Speculation(profiled(costs), options.rule)
         self.thread = EngineThread(engine)
         self._on_span = on_span

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from actors.engine.attention import ATTENTION, PagedStep
+from actors.engine.attention import ATTENTION, PagedStep, Step
 from actors.engine.batch import StepBatch
 from actors.engine.errors import ModelLoadError
 from actors.engine.hybrid.install import install
@@ -82,11 +82,22 @@ class Target:
         """Logits [len(batch.keep), vocab] in the model's dtype; writes KV and features of all
         rows into the pool."""
         step = PagedStep(batch, pool)
+        return self.compute(batch.ids, batch.positions, batch.slots, step, batch.keep)
+
+    def compute(
+        self,
+        ids: torch.Tensor,
+        positions: torch.Tensor,
+        slots: torch.Tensor,
+        step: Step,
+        keep: torch.Tensor | int,
+    ) -> torch.Tensor:
+        """The forward of whatever `step` attends with; keep: 0 keeps all rows' logits."""
         logits: torch.Tensor = self.model(
-            input_ids=batch.ids,
-            position_ids=batch.positions,
+            input_ids=ids,
+            position_ids=positions,
             use_cache=False,
-            logits_to_keep=batch.keep,
+            logits_to_keep=keep,
             paged_step=step,
         ).logits[0]
         if step.layers != list(range(self.info.num_layers)):
@@ -96,9 +107,9 @@ class Target:
                 f"{step.layers}, not once for each",
                 param="model",
             )
-        if pool.features is not None:
+        if step.pool.features is not None:
             rows = torch.cat([self._captured[tap][0] for tap in self.taps], dim=-1)
-            pool.features.index_copy_(0, batch.slots, rows.to(torch.bfloat16))
+            step.pool.features.index_copy_(0, slots, rows.to(torch.bfloat16))
             self._captured.clear()
         return logits
 
