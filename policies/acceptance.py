@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 MAX_POSITIONS = 32
@@ -34,16 +36,41 @@ def verified(state: Acceptance, drafted: int, accepted: int, memory: float = MEM
     return Acceptance(tuple(decided), tuple(kept))
 
 
+def faded(state: Acceptance, keep: float) -> Acceptance:
+    """The same rates with a share `keep` of the evidence, at every position: time has passed, or
+    the text has changed."""
+    return Acceptance(
+        tuple(count * keep for count in state.decided),
+        tuple(count * keep for count in state.accepted),
+    )
+
+
+def added(state: Acceptance, blocks: Sequence[tuple[int, int]]) -> Acceptance:
+    """The blocks of one step, (drafted, accepted) each, in any order; nothing fades."""
+    size = len(state.decided)
+    for drafted, accepted in blocks:
+        size = max(size, min(accepted + 1, drafted, MAX_POSITIONS))
+    decided = [*state.decided, *[0.0] * (size - len(state.decided))]
+    kept = [*state.accepted, *[0.0] * (size - len(state.accepted))]
+    for drafted, accepted in blocks:
+        for k in range(min(accepted + 1, drafted, MAX_POSITIONS)):
+            decided[k] += 1.0
+            kept[k] += k < accepted
+    return Acceptance(tuple(decided), tuple(kept))
+
+
 def survival(
     state: Acceptance,
     depth: int,
     prior: Acceptance | None = None,
     weight: float = PRIOR_WEIGHT,
+    sigmas: float = 0.0,
 ) -> tuple[float, ...]:
     """P(the first k tokens are all accepted) for k = 1 … depth.
 
     A position's prior is the estimate of the one before it; with `prior` (the counts of a wider
-    group) it is that group's estimate at the same position.
+    group) it is that group's estimate at the same position. sigmas: every rate is taken so many
+    posterior standard deviations higher (the mean of a beta law with `weight` of prior evidence).
     """
     result: list[float] = []
     chance, rate, wide = 1.0, PRIOR, PRIOR
@@ -51,7 +78,7 @@ def survival(
         if prior is not None:
             rate = wide = _rate(prior, k, wide, PRIOR_WEIGHT)
         rate = _rate(state, k, rate, weight)
-        chance *= rate
+        chance *= rate if not sigmas else min(rate + sigmas * _doubt(state, k, rate, weight), 1.0)
         result.append(chance)
     return tuple(result)
 
@@ -60,3 +87,8 @@ def _rate(state: Acceptance, k: int, prior: float, weight: float) -> float:
     decided = state.decided[k] if k < len(state.decided) else 0.0
     accepted = state.accepted[k] if k < len(state.accepted) else 0.0
     return (accepted + weight * prior) / (decided + weight)
+
+
+def _doubt(state: Acceptance, k: int, rate: float, weight: float) -> float:
+    decided = state.decided[k] if k < len(state.decided) else 0.0
+    return math.sqrt(rate * (1.0 - rate) / (decided + weight + 1.0))

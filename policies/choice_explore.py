@@ -1,0 +1,91 @@
+"""Evidence about what is not being done, at a bounded price.
+
+*Shadow* blocks are drafted and never verified: they cost the target nothing and what drafting takes
+where it shares the target's device. A tenth of the steps may have one; what is not used is saved,
+up to a burst of 16, for the moment after texts have changed or a drafter has come up. *Probes*
+are steps that draft what is not believed to be best; they are for rules under which shadows say
+nothing, at most one step in a hundred, and half as often after each that was not the first of its
+kind, until texts change.
+
+The price of both is kept in one account, in seconds, with probes at their worst case, nothing
+accepted. It never exceeds 1% of the time that has passed plus the allowance, one step: that is the
+bound on the regret of exploring, whatever the texts do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+SHADOW_SHARE = 0.10
+CALM_SHARE = 0.05
+"""Of steps, while nothing is new; the rest is saved."""
+BURST = 16.0
+SHADOW_ROWS = 4
+"""Requests that draft in a shadow."""
+PROBE_SHARE = 0.01
+LOSS_SHARE = 0.01
+MAX_BACKOFF = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Purse:
+    """shadows, probes: steps that may be used now. spent_s: what exploring has cost, elapsed_s: of
+    so much time. backoff: how much rarer probes are than they may be."""
+
+    shadows: float = BURST
+    probes: float = 0.0
+    spent_s: float = 0.0
+    elapsed_s: float = 0.0
+    backoff: int = 1
+
+
+def passed(purse: Purse, took_s: float) -> Purse:
+    """After a step."""
+    return replace(
+        purse,
+        shadows=min(purse.shadows + SHADOW_SHARE, BURST),
+        probes=min(purse.probes + PROBE_SHARE / purse.backoff, 1.0),
+        elapsed_s=purse.elapsed_s + took_s,
+    )
+
+
+def affords(purse: Purse, price_s: float, step_s: float) -> bool:
+    """Whether the account bears another `price_s`. step_s: of a step of standard decode."""
+    return purse.spent_s + price_s <= LOSS_SHARE * purse.elapsed_s + step_s
+
+
+def shadowed(
+    purse: Purse, *, urgent: bool, draw: float, price_s: float, step_s: float
+) -> Purse | None:
+    """The purse after a shadow in this step; None where there is to be none. draw: uniform in
+    [0, 1), fixed before anything of the step is known."""
+    due = urgent or draw < CALM_SHARE
+    if not due or purse.shadows < 1.0 or not affords(purse, price_s, step_s):
+        return None
+    return replace(purse, shadows=purse.shadows - 1.0, spent_s=purse.spent_s + price_s)
+
+
+def probed(purse: Purse, *, price_s: float, step_s: float, known: bool) -> Purse | None:
+    """The purse after a probe in this step; None where there is to be none. known: there was
+    evidence before, so that this probe may turn out to have been in vain."""
+    if purse.probes < 1.0 or not affords(purse, price_s, step_s):
+        return None
+    backoff = min(2 * purse.backoff, MAX_BACKOFF) if known else purse.backoff
+    return replace(purse, probes=0.0, spent_s=purse.spent_s + price_s, backoff=backoff)
+
+
+def renewed(purse: Purse) -> Purse:
+    """Texts or costs have changed, or a probe has paid: probes are as frequent as they may be."""
+    return replace(purse, backoff=1)
+
+
+def worst_loss_s(probe_s: float, writers: int, rate: float) -> float:
+    """Seconds that a step of `probe_s` loses if nothing of its drafts is accepted, against what is
+    done now at `rate` tokens per second."""
+    return max(0.0, probe_s - writers / rate)
+
+
+def stalest(ages: Sequence[float]) -> int:
+    """Which of several candidates has the oldest evidence; the first of equals."""
+    return max(range(len(ages)), key=lambda i: ages[i])

@@ -1,0 +1,202 @@
+"""What drafting brings, by cohort and mechanism: acceptance, block lengths, and whether both still
+hold.
+
+One block is one observation of every position that was decided (a chain: what follows a rejected
+token is unknown, not rejected), so a mechanism and a depth are never arms of their own: drafting D
+tokens says all about every shorter block, and shadow blocks, scored against what the target went
+on to write, say the same about mechanisms that are not in use. Evidence fades with steps, whether
+or not the mechanism was used in them; a cohort with little of its own leans on all cohorts
+together. When the text changes (`policies.change`), what is known of the cohort is all but dropped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from policies.acceptance import Acceptance, added, faded, survival
+from policies.change import Cusum, watched
+
+Rule = Literal["greedy", "coupled", "rejection", "block"]
+Key = tuple[str, str]
+"""(cohort, mechanism)."""
+Estimates = Mapping[Key, "Estimate"]
+
+EVERYONE = ""
+"""The cohort that every block counts in."""
+MEMORY = 400.0
+"""Steps that evidence of a cohort lasts, on average, and of everyone:"""
+LONG_MEMORY = 4000.0
+WIDE_WEIGHT = 4.0
+"""Blocks' worth of belief in everyone's rates, for a cohort that has few blocks of its own."""
+KEPT_BLOCKS = 2.0
+"""Of the evidence before a change, at most so many blocks are kept."""
+ENOUGH_BLOCKS = 4.0
+"""With fewer blocks, a mechanism is not believed in at all (no evidence, no speculation)."""
+_LEAST_VARIANCE = 0.02  # of a block's right tokens: rates near 0 and 1 are never quite so sure
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """One block after the fact. asked: tokens that were wanted; size: that came (0: none did, in
+    time); right: how many first ones were accepted or, in a block that was not verified, are what
+    the target wrote. verified: whether the target saw it."""
+
+    asked: int
+    size: int
+    right: int
+    verified: bool = True
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.right <= self.size <= self.asked or self.asked < 1:
+            raise ValueError(f"not a block: {self}")
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """accept: of the tokens that came. reach: of the tokens asked for, which came. watch: whether
+    blocks still do as expected. step: when it was last added to."""
+
+    accept: Acceptance = field(default_factory=Acceptance)
+    reach: Acceptance = field(default_factory=Acceptance)
+    watch: Cusum = field(default_factory=Cusum)
+    step: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """By depth 1, 2, …: survive is P(the first k tokens are all accepted | they came), reach is
+    P(k tokens came). Neither rises."""
+
+    survive: tuple[float, ...]
+    reach: tuple[float, ...]
+
+
+def shadows_count(rule: Rule) -> bool:
+    """Whether blocks that were not verified say anything under this rule."""
+    return rule in ("greedy", "coupled")
+
+
+def fair(blocks: Iterable[Scored], rule: Rule) -> list[Scored]:
+    """Those that may be counted. Under `greedy` and `coupled` the target's token is a function of
+    what precedes it, so agreement is the acceptance event, verified or not. Under `rejection` and
+    `block` it is drawn anew: agreement is a rarer event than acceptance, and only verdicts count.
+    """
+    return [block for block in blocks if block.verified or shadows_count(rule)]
+
+
+def learnt(
+    estimates: Estimates, key: Key, blocks: Sequence[Scored], step: int
+) -> tuple[dict[Key, Estimate], bool]:
+    """After the blocks of one step; True when the cohort's text has changed its nature."""
+    cohort, mechanism = key
+    result = dict(estimates)
+    if not blocks:
+        return result, False
+    old = result.get(key, Estimate(step=step))
+    aged = _aged(old, step, MEMORY)
+    expected = outlook(estimates, *key, _longest(blocks), step)
+    watch, changed = _watch(old.watch, expected, evidence(estimates, *key, step), blocks)
+    result[key] = replace(_with(aged, blocks, step), watch=watch)
+    everyone = (EVERYONE, mechanism)
+    wide = _aged(result.get(everyone, Estimate(step=step)), step, LONG_MEMORY)
+    result[everyone] = _with(wide, blocks, step)
+    return (forgotten(result, cohort), True) if changed else (result, False)
+
+
+def forgotten(estimates: Estimates, cohort: str) -> dict[Key, Estimate]:
+    """What was known of a cohort's text is all but dropped, for every mechanism: texts that
+    change for one change for all."""
+    result = dict(estimates)
+    for key, old in estimates.items():
+        if key[0] == cohort:
+            keep = min(1.0, KEPT_BLOCKS / max(_blocks(old), 1e-9))
+            result[key] = replace(old, accept=faded(old.accept, keep), reach=faded(old.reach, keep))
+    return result
+
+
+def outlook(
+    estimates: Estimates,
+    cohort: str,
+    mechanism: str,
+    depth: int,
+    step: int,
+    sigmas: float = 0.0,
+) -> Outlook:
+    """What a block of up to `depth` tokens is expected to bring in this cohort now."""
+    own = _aged(estimates.get((cohort, mechanism), Estimate(step=step)), step, MEMORY)
+    wide = estimates.get((EVERYONE, mechanism), Estimate())
+    return Outlook(
+        survival(own.accept, depth, wide.accept, WIDE_WEIGHT, sigmas),
+        survival(own.reach, depth, wide.reach, WIDE_WEIGHT, sigmas),
+    )
+
+
+def evidence(estimates: Estimates, cohort: str, mechanism: str, step: int) -> float:
+    """How much an outlook rests on, in blocks."""
+    own = estimates.get((cohort, mechanism), Estimate(step=step))
+    wide = estimates.get((EVERYONE, mechanism), Estimate())
+    faded_by = math.exp(-max(step - own.step, 0) / MEMORY)
+    return _blocks(own) * faded_by + min(_blocks(wide), WIDE_WEIGHT)
+
+
+def _blocks(estimate: Estimate) -> float:
+    return estimate.reach.decided[0] if estimate.reach.decided else 0.0
+
+
+def _longest(blocks: Sequence[Scored]) -> int:
+    return max(block.asked for block in blocks)
+
+
+def _aged(estimate: Estimate, step: int, memory: float) -> Estimate:
+    passed = step - estimate.step
+    if passed <= 0:
+        return estimate
+    keep = math.exp(-passed / memory)
+    return replace(
+        estimate,
+        accept=faded(estimate.accept, keep),
+        reach=faded(estimate.reach, keep),
+        step=step,
+    )
+
+
+def _with(estimate: Estimate, blocks: Sequence[Scored], step: int) -> Estimate:
+    came = [(block.size, block.right) for block in blocks if block.size]
+    return replace(
+        estimate,
+        accept=added(estimate.accept, came),
+        reach=added(estimate.reach, [(block.asked, block.size) for block in blocks]),
+        step=step,
+    )
+
+
+def _watch(
+    state: Cusum, expected: Outlook, known: float, blocks: Sequence[Scored]
+) -> tuple[Cusum, bool]:
+    """The step's right tokens against their expectation. Its doubt is that of the blocks, and that
+    of the expectation itself, which rests on `known` blocks."""
+    means, squares = _moments(expected)
+    mean = variance = 0.0
+    for block in blocks:
+        last = min(block.asked, len(means)) - 1
+        mean += means[last]
+        variance += max(squares[last] - means[last] ** 2, _LEAST_VARIANCE)
+    variance *= 1.0 + len(blocks) / max(known, 1.0)
+    right = sum(min(block.right, len(means)) for block in blocks)
+    return watched(state, (right - mean) / math.sqrt(variance))
+
+
+def _moments(expected: Outlook) -> tuple[list[float], list[float]]:
+    """Mean and mean square of a block's right tokens, by the depth it was asked for."""
+    means: list[float] = []
+    squares: list[float] = []
+    mean = square = 0.0
+    for k, (alive, came) in enumerate(zip(expected.survive, expected.reach, strict=True), 1):
+        mean += alive * came
+        square += (2 * k - 1) * alive * came
+        means.append(mean)
+        squares.append(square)
+    return means, squares

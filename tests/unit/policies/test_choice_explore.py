@@ -1,0 +1,88 @@
+"""Exploring has a price, and the price a bound."""
+
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policies.choice_explore import (
+    BURST,
+    LOSS_SHARE,
+    PROBE_SHARE,
+    SHADOW_SHARE,
+    Purse,
+    passed,
+    probed,
+    renewed,
+    shadowed,
+    stalest,
+    worst_loss_s,
+)
+
+STEP_S = 0.01
+prices = st.floats(0, 0.2)
+seconds = st.floats(0.005, 0.1)
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(prices, prices, seconds, st.booleans()), min_size=1, max_size=300))
+def test_exploring_never_costs_more_than_its_share_and_one_step(
+    steps: list[tuple[float, float, float, bool]],
+) -> None:
+    """Whatever is drawn, however urgent, however dear: the regret of exploring is bounded."""
+    purse, shadows, probes, spent, elapsed = Purse(), 0, 0, 0.0, 0.0
+    for shadow_s, probe_s, took_s, changed in steps:
+        after = shadowed(purse, urgent=True, draw=0.0, price_s=shadow_s, step_s=STEP_S)
+        if after is not None:
+            purse, shadows, spent = after, shadows + 1, spent + shadow_s
+        after = probed(purse, price_s=probe_s, step_s=STEP_S, known=True)
+        if after is not None:
+            purse, probes, spent = after, probes + 1, spent + probe_s
+        assert spent <= LOSS_SHARE * elapsed + STEP_S + 1e-9
+        purse, elapsed = passed(purse, took_s), elapsed + took_s
+        purse = renewed(purse) if changed else purse
+    assert shadows <= SHADOW_SHARE * len(steps) + BURST
+    assert probes <= PROBE_SHARE * len(steps) + 1
+
+
+def test_a_calm_policy_saves_shadows_for_a_change() -> None:
+    purse = Purse(shadows=0.0, elapsed_s=10.0)
+    for step in range(400):
+        found = shadowed(
+            purse, urgent=False, draw=step % 20 / 20.0 + 1e-9, price_s=0.0, step_s=STEP_S
+        )
+        purse = passed(found or purse, STEP_S)
+    burst = 0
+    while (found := shadowed(purse, urgent=True, draw=0.9, price_s=0.0, step_s=STEP_S)) is not None:
+        purse, burst = found, burst + 1
+    assert burst >= 15
+
+
+def test_probes_in_vain_become_rarer_until_texts_change() -> None:
+    def wait(purse: Purse) -> tuple[Purse, int]:
+        for step in range(1, 100_000):
+            purse = passed(purse, 1.0)
+            found = probed(purse, price_s=0.0, step_s=STEP_S, known=True)
+            if found is not None:
+                return found, step
+        raise AssertionError
+
+    purse, gaps = Purse(), []
+    for _ in range(4):
+        purse, gap = wait(purse)
+        gaps.append(gap)
+    assert all(b >= 1.9 * a for a, b in itertools.pairwise(gaps))
+    assert gaps[0] >= 99
+    purse, gap = wait(renewed(purse))
+    assert gap <= 101
+
+
+def test_a_probe_is_priced_as_if_nothing_of_it_came_true() -> None:
+    assert worst_loss_s(0.02, 1, 100.0) == 0.01
+    assert worst_loss_s(0.02, 4, 100.0) == 0.0
+
+
+def test_the_oldest_evidence_is_renewed_first() -> None:
+    assert stalest([3.0, 9.0, 9.0, 1.0]) == 1
