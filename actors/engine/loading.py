@@ -11,6 +11,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from actors.engine.attention import ATTENTION
 from actors.engine.errors import ModelLoadError
 from actors.engine.refusals import refuse_dropping_experts, refuse_quantized
+from actors.engine.state import state_specification
 
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32, "float64": torch.float64}
 
@@ -65,6 +66,7 @@ def load_model(
         config = load_config(path, revision)
         refuse_quantized(config)
         refuse_dropping_experts(config)
+        state_specification(config)  # refuses states that cannot be rolled back
     try:
         model = AutoModelForCausalLM.from_pretrained(path, revision=revision, **keywords)
     except (OSError, ValueError, KeyError, ImportError) as error:

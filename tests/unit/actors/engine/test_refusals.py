@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import MixtralConfig, NllbMoeConfig, SwitchTransformersConfig
+from transformers import JambaConfig, MixtralConfig, NllbMoeConfig, SwitchTransformersConfig
 
 from actors.engine.errors import ModelLoadError
 from actors.engine.loading import load_model
@@ -24,6 +24,15 @@ def test_a_quantised_checkpoint_is_refused_with_its_method(tmp_path: Path, metho
     with pytest.raises(ModelLoadError, match=f"quantised with {method}") as refused:
         load_model(folder, None, torch.float32, "cpu")
     assert refused.value.param == "model"
+
+
+def test_states_that_cannot_be_rolled_back_are_refused_before_weights_are_read(
+    tmp_path: Path,
+) -> None:
+    JambaConfig().save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"not read")
+    with pytest.raises(ModelLoadError, match="jamba: layers of kind linear_attention"):
+        load_model(str(tmp_path), None, torch.float32, "cpu")
 
 
 @pytest.mark.parametrize("config", [SwitchTransformersConfig(), NllbMoeConfig()])
