@@ -6,18 +6,26 @@ from pathlib import Path
 
 from actors.drafters.config import DrafterConfig
 from actors.drafters.errors import DrafterLoadError, refusal
+from actors.drafters.shipped import shipped
 
 PATTERNS = ("*.json", "*.safetensors")
 """Pickles are not even fetched."""
 
 
 def drafter_folder(config: DrafterConfig) -> Path:
-    """A head without a `model` of its own is the target's (MTP). Raises DrafterLoadError."""
-    if not config.model and config.method == "mtp":
-        return target_folder(config)
-    if not config.model:
-        raise refusal(f"{config.method} needs a model: the folder or Hugging Face id of a drafter")
-    return folder_of(config.model, config.revision)
+    """Without a `model` the one that is shipped for the target, else a head inside the target
+    (MTP). Raises DrafterLoadError."""
+    if config.model:
+        return folder_of(config.model, config.revision)
+    target = target_folder(config)
+    if found := shipped(config.method, target):
+        return found
+    if config.method == "mtp":
+        return target
+    raise refusal(
+        f"{config.method} needs a model, the folder or Hugging Face id of a drafter: none is "
+        "shipped for this target"
+    )
 
 
 def target_folder(config: DrafterConfig) -> Path:
