@@ -36,6 +36,14 @@ class SpeculativeConfig(_Strict):
     )
     revision: str | None = Field(None, description="Revision of the draft model.")
     num_speculative_tokens: int = Field(4, ge=0, le=32, description="Draft length D; 0 is off.")
+    feature_format: Literal["auto", "raw"] = Field(
+        "auto",
+        description="What remote drafters are sent of the target's hidden states. auto: through "
+        "the drafter's first linear map, where it has one; raw: as tapped.",
+    )
+    feature_dtype: Literal["bf16", "fp8"] = Field(
+        "bf16", description="On the wire; fp8 has one scale per 64 channels."
+    )
     run_ahead: bool = Field(
         False,
         description="Remote drafters go on past a block while the target verifies it: worth it "
@@ -60,6 +68,11 @@ class SpeculativeConfig(_Strict):
     )
     prompt_lookup_max: int = Field(5, ge=1, le=32, description="ngram: longest match.")
     prompt_lookup_min: int = Field(2, ge=1, le=32, description="ngram: shortest match.")
+    enable_suffix_decoding: bool = Field(
+        False,
+        description="Suffix decoding beside a drafter that computes: it drafts where the text "
+        "repeats itself and it expects more of it (Arctic's name).",
+    )
     suffix_decoding_max_tree_depth: int = Field(24, ge=2, le=64)
     suffix_decoding_max_cached_requests: int = Field(
         0, ge=0, description="Shared tree over finished requests of one tenant; 0 is off."
@@ -87,6 +100,11 @@ class SpeculativeConfig(_Strict):
     def _consistent(self) -> SpeculativeConfig:
         if self.method in ("draft_model", "custom_class") and not self.model:
             raise ValueError(f"method {self.method!r} needs 'model'")
+        if self.feature_dtype != "bf16" and self.placement != "remote":
+            raise ValueError(
+                "feature_dtype needs placement 'remote': a co-located drafter reads the target's "
+                "own hidden states"
+            )
         if self.run_ahead and self.placement != "remote":
             raise ValueError(
                 "run_ahead needs placement 'remote': a co-located drafter cannot run "
@@ -103,6 +121,10 @@ class SpeculativeConfig(_Strict):
             )
             raise ValueError(
                 f"method {given} 'model'; `pilotfish drafter inspect {self.model}` says what it is"
+            )
+        if self.enable_suffix_decoding and self.method in ("ngram", "suffix"):
+            raise ValueError(
+                f"enable_suffix_decoding is for drafters that compute; {self.method} alone does"
             )
         if self.prompt_lookup_min > self.prompt_lookup_max:
             raise ValueError("prompt_lookup_min is larger than prompt_lookup_max")

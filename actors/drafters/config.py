@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from actors.sampling.rules import DEFAULT, Rule
 
+FeatureFormat = Literal["auto", "raw"]
+FeatureDtype = Literal["bf16", "fp8"]
 Option = str | int | float | bool
 
 
@@ -22,6 +25,9 @@ class DrafterConfig:
     num_speculative_tokens: the longest block ever asked for.
     run_ahead: whether chains go on past a block while the target verifies it.
     rejection_sample_method: the acceptance rule; where it weighs laws, sampled drafts bring theirs.
+    feature_format: "auto": a verifier elsewhere sends features through the drafter's first map,
+        where it has one; "raw": as tapped. feature_dtype: "bf16" or "fp8", on the wire.
+    enable_suffix_decoding: put suffix decoding beside the method: its blocks where it expects more.
     suffix_decoding_max_cached_requests: finished responses that stay in the shared trees of all
         tenants together; 0 is off. suffix_decoding_max_cached_tokens bounds their sum.
     suffix_decoding_share_untenanted: whether sessions without a tenant count as one tenant (a
@@ -40,8 +46,11 @@ class DrafterConfig:
     num_speculative_tokens: int = 4
     run_ahead: bool = False
     rejection_sample_method: Rule = DEFAULT
+    feature_format: FeatureFormat = "raw"
+    feature_dtype: FeatureDtype = "bf16"
     prompt_lookup_max: int = 5
     prompt_lookup_min: int = 2
+    enable_suffix_decoding: bool = False
     suffix_decoding_max_tree_depth: int = 24
     suffix_decoding_max_cached_requests: int = 0
     suffix_decoding_max_cached_tokens: int = 250_000

@@ -25,6 +25,7 @@ from actors.drafters.learned.load import find
 from actors.drafters.learned.pack import Pack
 from actors.drafters.learned.picking import extend
 from actors.drafters.learned.placing import place
+from actors.drafters.learned.projection import digest_of
 from actors.drafters.learned.words import Words
 
 
@@ -73,7 +74,14 @@ class EagleDrafter(ChainDrafter):
         ends = make_ends(head.tensors, parts, head.draft_ids)
         dtype = place(nn.ModuleList((model, ends)), config)
         words = Words(parts.vocab, head.draft_ids, parts.end_tokens)
-        return cls(model, ends, words, config, dtype, found.name)
+        drafter = cls(model, ends, words, config, dtype, found.name)
+        if config.feature_format == "auto":
+            drafter.takes_projected(digest_of(head), head.spec.layer.hidden)
+        return drafter
+
+    @override
+    def first_map(self, rows: torch.Tensor) -> torch.Tensor:
+        return self.model.fuse(rows)
 
     @override
     def absorb(self, parts: Sequence[Absorb]) -> None:
@@ -82,7 +90,7 @@ class EagleDrafter(ChainDrafter):
             session = part.session
             pack.add(session.kv, part.next_tokens, session.done, session.done)
         features = torch.cat([part.features for part in parts])
-        fused = self.model.fuse(features.to(self.device, self.dtype))
+        fused = self.fused(features.to(self.device, self.dtype))
         z = self._forward(pack, fused)[pack.ends]
         for part, row in zip(parts, torch.split(z, 1), strict=True):
             part.session.last = row

@@ -10,6 +10,7 @@ from actors.contracts import DraftPort
 from actors.engine.noport import NoDrafts
 from actors.engine.options import EngineOptions
 from actors.exchange.compat import Compat, rule_name, target_digest
+from actors.exchange.form import FeatureForm
 from actors.exchange.gathering import Patience
 from actors.exchange.link import Endpoint
 from actors.exchange.local import LocalPort
@@ -41,6 +42,7 @@ def make_port(
             ),
             vocab_size=vocab_size,
             options=port_options(options.rule),
+            form=_form(options),
         )
     if options.speculative is None:
         return NoDrafts()
@@ -54,8 +56,18 @@ def make_port(
         target=options.speculative.target or options.model_path,
         target_revision=options.speculative.target_revision or options.revision,
         compile_cache=options.speculative.compile_cache or options.compile_cache,
+        feature_format="raw",
     )
     return LocalPort(build_drafter(drafter), vocab_size=vocab_size)
+
+
+def _form(options: EngineOptions) -> FeatureForm:
+    """In what form remote drafters want features; nothing is read for those that want none."""
+    if options.speculative is None or not options.taps:
+        return FeatureForm()
+    from actors.drafters.learned.projection import feature_form
+
+    return feature_form(options.speculative, options.device, options.compile_cache)
 
 
 def port_options(rule: Rule) -> PortOptions:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
+
+from actors.drafters.config import FeatureDtype
 
 if TYPE_CHECKING:
     import torch
-
-FeatureDtype = Literal["bf16", "fp8"]
 
 CHUNK_ROWS = 256
 """Rows of a seed that are formed at a time."""

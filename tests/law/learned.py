@@ -21,6 +21,7 @@ from actors.drafters.learned.base import FeatureDrafter
 from actors.drafters.table import build_drafter
 from actors.engine.core import Engine
 from actors.exchange.compat import Compat
+from actors.exchange.form import FeatureForm
 from actors.exchange.gathering import Patience
 from actors.exchange.link import Endpoint
 from actors.exchange.pool import PortOptions, RemotePort
@@ -54,8 +55,8 @@ def checkpoint(name: str) -> tuple[Path, str]:
     return folder, MECHANISMS[name](folder).mechanism
 
 
-def make(name: str, **fields: Any) -> FeatureDrafter:
-    """A drafter in fp64 for the tests' target."""
+def configured(name: str, **fields: Any) -> DrafterConfig:
+    """In fp64 for the tests' target."""
     folder, method = checkpoint(name)
     settings: dict[str, Any] = {
         "model": str(folder),
@@ -64,7 +65,11 @@ def make(name: str, **fields: Any) -> FeatureDrafter:
         "dtype": "float64",
         **fields,
     }
-    drafter = build_drafter(DrafterConfig(method, **settings))
+    return DrafterConfig(method, **settings)
+
+
+def make(name: str, **fields: Any) -> FeatureDrafter:
+    drafter = build_drafter(configured(name, **fields))
     assert isinstance(drafter, FeatureDrafter)
     return drafter
 
@@ -133,13 +138,15 @@ def close(a: Proposal, b: Proposal) -> None:
 
 
 @contextmanager
-def over_the_wire(*drafters: FeatureDrafter) -> Iterator[tuple[Engine, list[DraftingServer]]]:
+def over_the_wire(
+    *drafters: FeatureDrafter, form: FeatureForm | None = None
+) -> Iterator[tuple[Engine, list[DraftingServer]]]:
     """An engine of the tests' target whose drafters stand behind gRPC servers of their own."""
     compat = Compat(taps=drafters[0].info.taps)
     servers = [DraftingServer(d, name=f"d{i}", compat=compat) for i, d in enumerate(drafters)]
     endpoints = [Endpoint(f"d{i}", f"127.0.0.1:{s.start()}") for i, s in enumerate(servers)]
     options = PortOptions(patience=Patience(fixed_wait_s=5.0))
-    port = RemotePort("v", compat=compat, vocab_size=block.VOCAB, options=options)
+    port = RemotePort("v", compat=compat, vocab_size=block.VOCAB, options=options, form=form)
     port.set_endpoints(endpoints)
     engine = make_engine(target(), port=port, depth=4)
     try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -112,6 +112,20 @@ class FeatureDrafter(ABC):
         self._feature_dim = feature_dim
         self._prefill_rows = prefill_rows
         self.sessions: SessionTable[FeatureSession] = SessionTable()
+
+    def takes_projected(self, digest: str, width: int) -> None:
+        """From now on features come through the first map: rows [n, width] of that digest."""
+        if digest:
+            self._info = replace(self._info, projection=digest)
+            self._feature_dim = width
+
+    def fused(self, rows: torch.Tensor) -> torch.Tensor:
+        """Features as they come [n, feature_dim] -> through the first map, whoever makes it."""
+        return rows if self._info.projection else self.first_map(rows)
+
+    def first_map(self, rows: torch.Tensor) -> torch.Tensor:
+        """[n, taps · target hidden] -> what the layers read; a mechanism may have none."""
+        return rows
 
     @abstractmethod
     def absorb(self, parts: Sequence[Absorb]) -> None:

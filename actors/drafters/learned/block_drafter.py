@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Self
 
 import torch
@@ -20,23 +19,15 @@ from actors.drafters.config import DrafterConfig
 from actors.drafters.errors import refusal
 from actors.drafters.external_kv import Span
 from actors.drafters.learned.attend import Block
-from actors.drafters.learned.base import Absorb, Chain, FeatureDrafter, FeatureSession
+from actors.drafters.learned.base import Absorb, Chain, FeatureDrafter
 from actors.drafters.learned.block_head import BlockHead, BlockHeadSpec
 from actors.drafters.learned.ends import Ends, make_ends
 from actors.drafters.learned.load import context_of, find
 from actors.drafters.learned.placing import place
+from actors.drafters.learned.walk import Slots
+from actors.drafters.learned.projection import digest_of
 from actors.drafters.learned.words import Words
 from actors.sampling.rules import weighs_laws
-
-
-@dataclass(frozen=True, slots=True)
-class Slots:
-    """A forward's outcome for one chain: normed hidden states [drafts, H] of the slots that
-    predict, the first draft's first, and their logits [drafts, rows of the head]."""
-
-    chain: Chain
-    hidden: torch.Tensor
-    logits: torch.Tensor
 
 
 class BlockDrafter(FeatureDrafter):
@@ -92,7 +83,10 @@ class BlockDrafter(FeatureDrafter):
         ends = make_ends(head.tensors, parts, head.draft_ids)
         dtype = place(nn.ModuleList((model, ends)), config)
         words = Words(parts.vocab, head.draft_ids, parts.end_tokens)
-        return cls(head.spec, model, ends, words, config, dtype, found.name)
+        drafter = cls(head.spec, model, ends, words, config, dtype, found.name)
+        if config.feature_format == "auto":
+            drafter.takes_projected(digest_of(head), head.spec.block.layer.hidden)
+        return drafter
 
     # -- the mechanism --------------------------------------------------------------------------
 
@@ -101,12 +95,16 @@ class BlockDrafter(FeatureDrafter):
         """Fill `drafts` (and `confidence`) of the chains; may raise DrafterError."""
 
     @override
+    def first_map(self, rows: torch.Tensor) -> torch.Tensor:
+        return self.model.context(rows)
+
+    @override
     def absorb(self, parts: Sequence[Absorb]) -> None:
         rows = torch.cat([part.features for part in parts]).to(self.device, self.dtype)
         counts = [part.features.shape[0] for part in parts]
         starts = [part.session.done for part in parts]
         positions = self._positions(starts, counts)
-        made = self.model.context_kv(self.model.context(rows), positions)
+        made = self.model.context_kv(self.fused(rows), positions)
         for layer, (keys, values) in enumerate(made):
             per_part = zip(
                 parts, torch.split(keys, counts), torch.split(values, counts), strict=True
@@ -129,12 +127,12 @@ class BlockDrafter(FeatureDrafter):
         for chain, count in zip(chains, counts, strict=True):
             session = chain.session
             spans.append(Span(session.kv, session.done, len(ids), len(ids) + count))
-            ids += [self._anchor(session), *[block.mask_token] * (count - 1)]
-        embedded = self.ends.embed(torch.tensor(ids, device=self.device)).to(self.dtype)
+            ids += [session.tokens[-1], *[block.mask_token] * (count - 1)]
         hidden = self.model(
-            embedded * self.spec.embed_scale if self.spec.embed_scale != 1.0 else embedded,
+            self.embed(self.known(ids, self.ends.tokens)),
             self._positions([span.offset for span in spans], counts),
             Block(spans, block.masks),
+            self._positions([0] * len(counts), counts),
         )
         parts = [h[idle:] for h in torch.split(hidden, counts)]
         logits = torch.split(self._logits(torch.cat(parts)), [part.shape[0] for part in parts])
@@ -146,10 +144,15 @@ class BlockDrafter(FeatureDrafter):
             logits = logits * spec.logit_scale
         return spec.softcap * torch.tanh(logits / spec.softcap) if spec.softcap else logits
 
-    def _anchor(self, session: FeatureSession) -> int:
-        """The newest token; one without an embedding is fed as id 0: positions stay."""
-        token = session.tokens[-1]
-        return token if 0 <= token < self.ends.tokens else 0
+    def embed(self, ids: torch.Tensor) -> torch.Tensor:
+        """[n] -> [n, hidden]"""
+        embedded, scale = self.ends.embed(ids).to(self.dtype), self.spec.embed_scale
+        return embedded * scale if scale != 1.0 else embedded
+
+    def known(self, tokens: Sequence[int], count: int) -> torch.Tensor:
+        """int64 [n]; a token that a table of `count` rows does not have is read as id 0: positions
+        stay, acceptance suffers a little."""
+        return torch.tensor([t if 0 <= t < count else 0 for t in tokens], device=self.device)
 
     def _positions(self, starts: Sequence[int], counts: Sequence[int]) -> torch.Tensor:
         positions = [p for s, n in zip(starts, counts, strict=True) for p in range(s, s + n)]
