@@ -19,7 +19,12 @@ def build_drafter(config: DrafterConfig) -> Drafter:
         raise DrafterLoadError(
             f"unknown method {config.method!r}; known: {', '.join(sorted(BUILDERS))}", "method"
         )
-    return builder(config)
+    drafter = builder(config)
+    if not config.enable_suffix_decoding or config.method in ("ngram", "suffix"):
+        return drafter
+    from actors.drafters.combined import CombinedDrafter
+
+    return CombinedDrafter(drafter, _suffix(config))
 
 
 def _ngram(config: DrafterConfig) -> Drafter:
