@@ -14,15 +14,7 @@ from typing import Any
 
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
-from transformers import (
-    AutoModelForCausalLM,
-    Lfm2Config,
-    LlamaConfig,
-    LlamaForCausalLM,
-    PreTrainedTokenizerFast,
-    Qwen3_5TextConfig,
-    Qwen3NextConfig,
-)
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 SUCC_VOCAB = 16
 CHAT_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
@@ -59,47 +51,6 @@ def make_rand(
         num_key_value_heads=kv_heads,
         **{"intermediate_size": 2 * hidden, "initializer_range": 0.3, **kw},
     )
-
-
-HYBRIDS: dict[str, Any] = {
-    "lfm2": Lfm2Config,
-    "qwen3_next": Qwen3NextConfig,
-    "qwen3_5": Qwen3_5TextConfig,
-}
-
-
-def make_hybrid(family: str, dtype: torch.dtype = torch.float64, seed: int = 0, **kw: Any) -> Any:
-    """A random model of four layers: recurrent, attention, recurrent, recurrent. Its recurrent
-    states remember dozens of tokens, where transformers' own initial decay forgets in two."""
-    recurrent = "conv" if family == "lfm2" else "linear_attention"
-    sizes: dict[str, Any] = {
-        "vocab_size": 128,
-        "hidden_size": 32,
-        "intermediate_size": 64,
-        "num_hidden_layers": 4,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "layer_types": [recurrent, "full_attention", recurrent, recurrent],
-        "initializer_range": 0.3,
-    }
-    if family == "lfm2":
-        sizes |= {"conv_L_cache": 4, "block_auto_adjust_ff_dim": False}
-    else:
-        sizes |= {"head_dim": 16, "linear_key_head_dim": 8, "linear_value_head_dim": 12}
-        sizes |= {"linear_num_key_heads": 2, "linear_num_value_heads": 4}
-    if family == "qwen3_next":
-        sizes |= {"num_experts": 4, "num_experts_per_tok": 2}
-        sizes |= {"moe_intermediate_size": 32, "shared_expert_intermediate_size": 32}
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        config = HYBRIDS[family](**{**BARE, **sizes, **kw})
-        model = AutoModelForCausalLM.from_config(config, experts_implementation="eager")
-        for name, weight in model.named_parameters():
-            if name.endswith("A_log"):
-                torch.nn.init.uniform_(weight, -4.0, -2.0)
-            elif name.endswith(("conv.weight", "conv1d.weight")):
-                torch.nn.init.normal_(weight, std=0.5)
-    return model.to(dtype).eval()
 
 
 def make_succ(

@@ -112,6 +112,7 @@ def assert_pools_full(engine: Engine) -> None:
     assert not engine.scheduler.running
     assert not engine.scheduler.waiting
     assert engine.allocator.free == engine.allocator.num_blocks
+    assert engine.scheduler.places.free == engine.scheduler.places.count
 
 
 def seeded(sampling: SamplingParams, seed: int) -> SamplingParams:

@@ -25,6 +25,7 @@ from tests.drafters.anti import AntiDrafter
 from tests.drafters.exact_k import ExactKDrafter
 from tests.drafters.feature_receiver import FeatureReceiver
 from tests.drafters.oracle import OracleDrafter
+from tests.hybrids import HYBRIDS, RELATIVES, make_hybrid
 from tests.law.harness import (
     SAMPLED,
     assert_pools_full,
@@ -34,7 +35,6 @@ from tests.law.harness import (
     run,
     seeded,
 )
-from tests.models import HYBRIDS, make_hybrid
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=20)
 STEM = [(11 * i + 3) % 128 for i in range(8)]
@@ -71,9 +71,8 @@ case_of = cache(Case)
 
 
 def assert_nothing_held(engine: Engine) -> None:
-    """Law L3: blocks, sessions, and the places of recurrent states."""
+    """Law L3, on both sides."""
     assert_pools_full(engine)
-    assert engine.scheduler.places.free == engine.scheduler.places.count
     assert [link.sessions for link in engine.port.status()] in ([], [0])
 
 
@@ -150,6 +149,20 @@ def test_the_engine_writes_what_transformers_generates(family: str, dtype: torch
     engine = make_engine(model, case_of(family).drafter("anti", 4), 4)
     engine.self_check()
     assert run(engine, request("a", prompt, GREEDY)) == {"a": whole[len(prompt) :]}
+
+
+@pytest.mark.parametrize("family", RELATIVES)
+def test_models_of_the_same_layers_are_served_as_well(family: str) -> None:
+    """With experts, or with windows beside the convolutions (S27)."""
+    model = make_hybrid(family)
+    prompt, short = case_of("lfm2").prompts[3], SamplingParams(temperature=0.0, max_tokens=8)
+    own = plain(model, prompt, short)
+    whole = [*prompt, *own, 0]
+    drafter = ExactKDrafter(lambda prefix, _: whole[min(len(prefix), len(whole) - 1)], 128, k=1)
+    engine = make_engine(model, drafter, 3, max_rows=20, max_num_seqs=4)
+    engine.self_check()
+    assert run(engine, request("a", prompt, short)) == {"a": own}
+    assert 0 < engine.stats.accepted < engine.stats.drafted
 
 
 def scratch_logits(model: Any, tokens: list[int]) -> torch.Tensor:

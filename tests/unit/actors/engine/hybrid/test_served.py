@@ -9,8 +9,9 @@ import torch
 
 from actors.engine.loading import load_model
 from actors.engine.profile import profile
+from tests.hybrids import make_hybrid
 from tests.law.harness import GREEDY, make_engine, plain, request, run
-from tests.models import make_hybrid, save_tiny
+from tests.models import save_tiny
 
 
 def test_a_hybrid_is_loaded_from_safetensors(tmp_path: Path) -> None:
