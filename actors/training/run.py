@@ -28,7 +28,13 @@ from actors.training.prompts import Encode, read_prompts, tokenised
 from actors.training.recorder import Recorder
 from actors.training.store import AnswerStore, StoreHeader
 from actors.training.trainee import Trainee
-from actors.training.vocabulary import coverage, draft_vocabulary, frequencies
+from actors.training.vocabulary import (
+    PROMPT_WEIGHT,
+    coverage,
+    draft_vocabulary,
+    frequencies,
+    prompt_frequencies,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +53,7 @@ class RunOptions:
     num_valid: int = 100
     sampled_share: float = 0.25
     max_bytes: int = 8 * 10**9
-    draft_vocab: int = 6144
+    draft_vocab: int = 8192
     prompt_share: float = 0.0
     seed: int = 0
     init_from: Path | None = None
@@ -70,7 +76,7 @@ class View(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """coverage: share of the answers' tokens that can be drafted."""
+    """coverage: share of the validation answers' tokens that can be drafted."""
 
     parts: TargetParts
     draft_ids: torch.Tensor
@@ -121,23 +127,27 @@ def record(options: RunOptions, encode: Encode, view: View) -> None:
         )
 
 
-def load(options: RunOptions) -> Data:
+def load(options: RunOptions, encode: Encode) -> Data:
     """Raises TrainingError where nothing is recorded."""
     parts = target_parts(options.target, torch.float32)
     train = load_examples(options.output / "answers")
     valid = load_examples(options.output / "validation", greedy_only=True)
     check_data(train, valid)
     counts = frequencies(train, parts.vocab)
-    ids = _vocabulary(options.output, counts, options.draft_vocab)
+    ids = _vocabulary(options, counts, encode)
     more = prompt_texts(train, options.prompt_share)
-    return Data(parts, ids, coverage(counts, ids), train + more, valid)
+    held_out = frequencies(valid, parts.vocab)
+    return Data(parts, ids, coverage(held_out, ids), train + more, valid)
 
 
-def _vocabulary(folder: Path, counts: torch.Tensor, size: int) -> torch.Tensor:
+def _vocabulary(options: RunOptions, counts: torch.Tensor, encode: Encode) -> torch.Tensor:
     """Chosen once: a checkpoint's rows must stay what they are while answers are added."""
-    path = folder / f"vocabulary-{size}.json"
+    path = options.output / f"vocabulary-{options.draft_vocab}.json"
     if not path.exists():
-        path.write_text(json.dumps(draft_vocabulary(counts, size).tolist()), "utf-8")
+        prompts = (encode(prompt.text) for prompt in read_prompts(options.prompts))
+        weighed = counts + PROMPT_WEIGHT * prompt_frequencies(prompts, len(counts))
+        ids = draft_vocabulary(weighed, options.draft_vocab).tolist()
+        path.write_text(json.dumps(ids), "utf-8")
     return torch.tensor(json.loads(path.read_text("utf-8")))
 
 

@@ -61,8 +61,11 @@ def train(
     ] = 0.0,
     draft_vocab: Annotated[
         int, typer.Option(min=1, help="The most frequent tokens, which alone are drafted.")
-    ] = 6144,
+    ] = 8192,
     layers: Annotated[int, typer.Option(min=1, help="Decoder layers (dspark, dflash).")] = 2,
+    intermediate: Annotated[
+        int, typer.Option(min=0, help="Neurons of a layer's MLP. [default: by mechanism]")
+    ] = 0,
     drafts: Annotated[int, typer.Option(min=1, max=32, help="Longest block.")] = 6,
     mask_token: Annotated[
         int, typer.Option(min=0, help="An id that no text has (dspark, dflash).")

@@ -48,13 +48,14 @@ def run(given: Mapping[str, Any], command: str) -> int:
             options = run_options(given, str(target), str(cache_root() / "compiled"))
             if given["fresh"]:
                 shutil.rmtree(options.output / options.mechanism, ignore_errors=True)
+            encode = encoder(str(target))
             if given["record"]:
                 with stop.at_once():
-                    training.record(options, encoder(str(target)), view)
-            data = training.load(options)
+                    training.record(options, encode, view)
+            data = training.load(options, encode)
             view.stage(
                 f"{len(data.train)} answers, {sum(e.anchors for e in data.train)} positions; "
-                f"{len(data.draft_ids)} tokens are {data.coverage:.1%} of them"
+                f"{len(data.draft_ids)} tokens are {data.coverage:.1%} of the validation's"
             )
             writer = Writer(options, data, name, given["layout"], command)
             training.fit(options, data, view, writer.write, lambda: stop.asked)

@@ -56,6 +56,7 @@ def _shape(given: Mapping[str, Any]) -> Shape:
     sizes = tuple(sorted({drafts, max(1, drafts * 2 // 3), max(1, drafts // 2)}, reverse=True))
     return Shape(
         layers=given["layers"],
+        intermediate=given["intermediate"],
         drafts=drafts,
         mask_token=given["mask_token"],
         block=replace(block, sizes=(drafts, *sizes)),

@@ -52,6 +52,7 @@ def given(target: Path, folder: Path, **changes: Any) -> dict[str, Any]:
         "prompt_share": 0.0,
         "draft_vocab": 32,
         "layers": 2,
+        "intermediate": 0,
         "drafts": 3,
         "mask_token": 4,
         "learning_rate": 1e-3,
