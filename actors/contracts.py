@@ -122,7 +122,8 @@ class Drafter(Protocol):
     """One mechanism. Called from one thread only; batched over sessions.
 
     A method may raise `DrafterError` for the sessions it names; any other exception counts
-    against every session of the call. Nothing a drafter does can change the text (law L2).
+    against every session of the call. Nothing a drafter does can change the text (law L2); where
+    laws are weighed it has a say in which text, and the law it gives is taken at its word.
     """
 
     @property
@@ -241,6 +242,11 @@ class DraftPort(Protocol):
         ...
 
     def open(self, view: SessionView) -> None: ...
+
+    def prefilled(self, request_id: str, rows: int) -> None:
+        """A part of its prompt has run: features of its first `rows` rows can be had, and need not
+        wait for the prompt's end to travel."""
+        ...
 
     def commit(self, commits: Sequence[PortCommit]) -> None: ...
 

@@ -15,6 +15,7 @@ import torch
 from actors.engine.core import Engine
 from actors.engine.speculation import Speculation
 from actors.exchange.local import LocalPort
+from actors.sampling import dice
 from actors.sampling.params import SamplingParams
 from actors.sampling.rules import Rule
 from policies.cost import Cost, profiled
@@ -189,3 +190,24 @@ def test_a_request_can_be_repeated_with_the_same_drafter(rule: Rule) -> None:
     assert alone == together
     assert len(set(map(tuple, together.values()))) > 3
     assert engine.stats.accepted > 0
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_no_number_is_rolled_twice_in_a_request(
+    rule: Rule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a round accepts depends, under `block`, on drafts behind it as well; were their numbers
+    used again for the same positions, the next round would not be independent of it."""
+    rolled: list[tuple[dice.Place, dice.Use]] = []
+    uniform = dice.uniform
+
+    def noted(place: dice.Place, use: dice.Use) -> float:
+        rolled.append((place, use))
+        return uniform(place, use)
+
+    monkeypatch.setattr(dice, "uniform", noted)
+    engine = make_engine(make_markov(P3), DrawingDrafter(Q3), 3, rule=rule)
+    run(engine, request("a", [0, 1], SamplingParams(seed=1, max_tokens=40)))
+    assert len(set(rolled)) == len(rolled) > 60
+    positions = [place.position for place, use in rolled if use is dice.Use.DRAFT]
+    assert len(set(positions)) < len(positions)  # the same ones were drafted again
