@@ -20,9 +20,11 @@ from policies.choice_reasons import Reason
 from policies.choice_records import Decision, Moment, Outcome, Plan, Shadow
 from policies.choice_rows import Offer, Row, rows
 from policies.choice_view import State, View
-from policies.control import Windows
-from policies.estimate import ENOUGH_BLOCKS, Estimate
+from policies.control import Kind, Windows
+from policies.estimate import ENOUGH_BLOCKS, Estimate, Key, Scored
 
+LOOK_EVERY = 4
+"""Steps between two looks at a batch that stays as it is: a look takes some 0.2 ms."""
 FRESH_STEPS = 12
 """After a change, choices wait for nothing and shadows are urgent for so long."""
 
@@ -41,39 +43,33 @@ class Adaptive:
         self.state = State(step_cost, draft)
         self.windows = Windows() if windows is None else windows
         self._depth = depth
+        self._plans: dict[str, Plan] = {}
+        self._batch: object = None  # what they are for, and since when
+        self._at = 0
+        self._unread: dict[Key, list[Scored]] = {}
+        self._read = -LOOK_EVERY
 
     def decide(self, moment: Moment) -> Decision:
         """What is asked of whom."""
-        state, view = self.state, View(self.state, moment, self._depth)
-        fallen = {c for c in view.cohorts if (of := state.ledgers.get(c)) and of.fallen}
+        view = View(self.state, moment, self._depth)
+        ledgers = self.state.ledgers
+        fallen = {c for c in view.cohorts if (of := ledgers.get(c)) is not None and of.fallen}
         kind = self.windows.kind(moment.step, returning=bool(fallen))
-        fresh = any(self._fresh(cohort, moment.step) for cohort in view.cohorts)
-        now, reasons = held(state.held, view, moment.step, fresh=fresh)
-        self.state = replace(state, held=now)
-        plans: dict[str, Plan] = {}
-        for cohort in view.cohorts:
-            pick, reason = now.picks[cohort], reasons[cohort]
-            if cohort in fallen:
-                pick, reason = (pick, "probe") if kind == "probe" else (STANDARD, "slower")
-            if kind == "control":
-                pick, reason = STANDARD, "control"
-            plans[cohort] = self._plan(view, cohort, pick, reason)
+        plans = {
+            cohort: self._in_step(plan, kind, cohort in fallen)
+            for cohort, plan in self._looked(view).items()
+        }
         if kind == "policy" and not estimate.shadows_count(moment.rule):
             plans = self._probe(view, plans)
         return Decision(plans, kind, self._shadow(view, plans))
 
     def rows(self, moment: Moment, decision: Decision, offers: Sequence[Offer]) -> list[Row]:
         """How much of each block is verified."""
-        view = View(self.state, moment, self._depth)
-        plans = decision.plans
+        view, plans = View(self.state, moment, self._depth), decision.plans
         return rows(
             offers,
             {cohort: plan.depth for cohort, plan in plans.items()},
-            {
-                cohort: view.outlook(cohort, plan.arm).survive
-                for cohort, plan in plans.items()
-                if plan.arm is not None
-            },
+            {cohort: plan.survive for cohort, plan in plans.items()},
             moment.writers,
             view.costs.step_s,
             rule=moment.rule,
@@ -82,7 +78,8 @@ class Adaptive:
         )
 
     def learn(self, outcome: Outcome) -> None:
-        """Estimates, costs and the control's account, after a step without prompts."""
+        """Costs and the control's account, after a step without prompts; blocks are read a few
+        steps' at a time, or at once while something is new."""
         state, moment = self.state, outcome.moment
         cost = estimate_cost.observed(
             state.step_cost, outcome.rows, outcome.forward_s, moment.writers, moment.context
@@ -93,35 +90,57 @@ class Adaptive:
                 draft[use.arm] = estimate_draft.observed(
                     draft[use.arm], use.sessions, use.depth, use.draft_s, use.trip_s
                 )
-        estimates, changed = dict(state.estimates), dict(state.changed)
-        purse = explore.passed(state.purse, outcome.step_s)
-        for key, blocks in outcome.blocks.items():
-            counted = estimate.fair(blocks, moment.rule)
-            estimates, alarm = estimate.learnt(estimates, key, counted, moment.step)
-            if alarm:
-                changed[key[0]] = moment.step
-                purse = explore.renewed(purse)
+        changed = state.changed
         if cost.alarms > state.step_cost.alarms:
-            changed.update((group.cohort, moment.step) for group in moment.groups)
+            changed = {**changed, **{group.cohort: moment.step for group in moment.groups}}
         self.state = replace(
             state,
             step_cost=cost,
             draft=draft,
-            estimates=estimates,
-            purse=purse,
+            purse=explore.passed(state.purse, outcome.step_s),
             changed=changed,
             ledgers=self._account(outcome),
         )
+        for key, blocks in outcome.blocks.items():
+            self._unread.setdefault(key, []).extend(estimate.fair(blocks, moment.rule))
+        fresh = any(self._fresh(group.cohort, moment.step) for group in moment.groups)
+        if fresh or moment.step - self._read >= LOOK_EVERY:
+            self._read_blocks(moment.step)
+
+    def _read_blocks(self, step: int) -> None:
+        state, changed, purse = self.state, dict(self.state.changed), self.state.purse
+        estimates: estimate.Estimates = state.estimates
+        for key, blocks in self._unread.items():
+            estimates, alarm = estimate.learnt(estimates, key, blocks, step)
+            if alarm:
+                changed[key[0]] = step
+                purse = explore.renewed(purse)
+        self.state = replace(state, estimates=estimates, changed=changed, purse=purse)
+        self._unread, self._read = {}, step
 
     # ---------------------------------------------------------------- parts
 
     def _fresh(self, cohort: str, step: int) -> bool:
         return step - self.state.changed.get(cohort, -FRESH_STEPS) < FRESH_STEPS
 
+    def _looked(self, view: View) -> dict[str, Plan]:
+        """The plans that hold for such a batch; looked at anew where there is reason to."""
+        moment = view.moment
+        batch = moment.groups, moment.arms, moment.rule, moment.other_rows
+        fresh = any(self._fresh(cohort, moment.step) for cohort in view.cohorts)
+        if not fresh and batch == self._batch and moment.step - self._at < LOOK_EVERY:
+            return self._plans
+        now, reasons = held(self.state.held, view, moment.step, fresh=fresh)
+        self.state = replace(self.state, held=now)
+        self._plans = {c: self._plan(view, c, now.picks[c], reasons[c]) for c in view.cohorts}
+        self._batch, self._at = batch, moment.step
+        return self._plans
+
     def _plan(self, view: View, cohort: str, pick: Pick, reason: Reason) -> Plan:
         if pick.arm is not None:
             ask = view.ask(pick.arm, view.counts[cohort], pick.depth)
-            return Plan(pick.arm, pick.depth, ask, reason)
+            survive = view.outlook(cohort, pick.arm).survive[: pick.depth]
+            return Plan(pick.arm, pick.depth, ask, reason, survive)
         if reason == "no-gain":
             if not self._depth:
                 reason = "off"
@@ -130,6 +149,15 @@ class Adaptive:
             elif not view.batch.options[cohort]:
                 reason = "no-evidence"
         return Plan(None, 0, 0, reason)
+
+    @staticmethod
+    def _in_step(plan: Plan, kind: Kind, fallen: bool) -> Plan:
+        """What becomes of a plan in a step of this kind."""
+        if kind == "control":
+            return Plan(None, 0, 0, "control")
+        if fallen:
+            return replace(plan, reason="probe") if kind == "probe" else Plan(None, 0, 0, "slower")
+        return plan
 
     def _shadow(self, view: View, plans: Mapping[str, Plan]) -> Shadow | None:
         """A mechanism that a cohort is not using, the one of which is known least of late."""
@@ -180,7 +208,8 @@ class Adaptive:
         if purse is None:
             return plans
         self.state = replace(self.state, purse=purse)
-        return {**plans, cohort: Plan(pick.arm, pick.depth, pick.depth, "probe")}
+        survive = view.outlook(cohort, pick.arm).survive[: pick.depth]
+        return {**plans, cohort: Plan(pick.arm, pick.depth, pick.depth, "probe", survive)}
 
     def _account(self, outcome: Outcome) -> dict[str, control.Ledger]:
         """The control's pairs, by cohort; steps that settle after a window are left out."""

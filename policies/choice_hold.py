@@ -1,9 +1,9 @@
 """When a better choice is taken: hysteresis, so that a policy at its threshold stays where it is.
 
-A drafting choice is left for another one when that is better by more than 2% at three steps in a
-row, and not within 16 steps of the last change. Towards standard decode the way is short: three
-steps in which it is better at all, or one in which the held choice would lose 2% even with rates
-at their upper 90% bound. So within any 16 steps there is at most one change to other drafting and
+A drafting choice is left for another one when that is better by more than 2% at two looks in a
+row, and not within 16 steps of the last change. Towards standard decode the way is short: two looks
+at which it is better at all, or one at which the held choice would lose 2% even with rates at their
+upper 90% bound. So within any 16 steps there is at most one change to other drafting and
 one to standard decode after it. What a drafter that is gone was doing ends at once.
 """
 
@@ -17,7 +17,7 @@ from policies.choice import STANDARD, Batch, Pick, choose
 from policies.choice_reasons import Reason
 
 HYSTERESIS = 0.02
-TURNS = 3
+TURNS = 2
 DWELL = 16
 CERTAIN = 1.28
 """Standard deviations to the upper 90% bound."""

@@ -37,12 +37,14 @@ class Moment:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """One cohort's. depth: the most that is verified of a block. ask: how many tokens to ask for;
-    more than depth where more cost nothing and tell something."""
+    more than depth where more cost nothing and tell something. survive: S(1) … S(depth), as
+    expected before any block of the step was drawn."""
 
     arm: Arm | None
     depth: int
     ask: int
     reason: Reason
+    survive: Sequence[float] = ()
 
 
 @dataclass(frozen=True, slots=True)

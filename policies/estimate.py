@@ -96,13 +96,12 @@ def learnt(
     if not blocks:
         return result, False
     old = result.get(key, Estimate(step=step))
-    aged = _aged(old, step, MEMORY)
     expected = outlook(estimates, *key, _longest(blocks), step)
     watch, changed = _watch(old.watch, expected, evidence(estimates, *key, step), blocks)
-    result[key] = replace(_with(aged, blocks, step), watch=watch)
+    result[key] = _with(_aged(old, step, MEMORY), blocks, watch)
     everyone = (EVERYONE, mechanism)
     wide = _aged(result.get(everyone, Estimate(step=step)), step, LONG_MEMORY)
-    result[everyone] = _with(wide, blocks, step)
+    result[everyone] = _with(wide, blocks, wide.watch)
     return (forgotten(result, cohort), True) if changed else (result, False)
 
 
@@ -135,11 +134,11 @@ def outlook(
 
 
 def evidence(estimates: Estimates, cohort: str, mechanism: str, step: int) -> float:
-    """How much an outlook rests on, in blocks."""
+    """How much an outlook rests on, in blocks: the cohort's own, or what everyone's count for."""
     own = estimates.get((cohort, mechanism), Estimate(step=step))
     wide = estimates.get((EVERYONE, mechanism), Estimate())
     faded_by = math.exp(-max(step - own.step, 0) / MEMORY)
-    return _blocks(own) * faded_by + min(_blocks(wide), WIDE_WEIGHT)
+    return max(_blocks(own) * faded_by, min(_blocks(wide), WIDE_WEIGHT))
 
 
 def _blocks(estimate: Estimate) -> float:
@@ -155,21 +154,15 @@ def _aged(estimate: Estimate, step: int, memory: float) -> Estimate:
     if passed <= 0:
         return estimate
     keep = math.exp(-passed / memory)
-    return replace(
-        estimate,
-        accept=faded(estimate.accept, keep),
-        reach=faded(estimate.reach, keep),
-        step=step,
-    )
+    return Estimate(faded(estimate.accept, keep), faded(estimate.reach, keep), estimate.watch, step)
 
 
-def _with(estimate: Estimate, blocks: Sequence[Scored], step: int) -> Estimate:
-    came = [(block.size, block.right) for block in blocks if block.size]
-    return replace(
-        estimate,
-        accept=added(estimate.accept, came),
-        reach=added(estimate.reach, [(block.asked, block.size) for block in blocks]),
-        step=step,
+def _with(estimate: Estimate, blocks: Sequence[Scored], watch: Cusum) -> Estimate:
+    return Estimate(
+        added(estimate.accept, [(block.size, block.right) for block in blocks if block.size]),
+        added(estimate.reach, [(block.asked, block.size) for block in blocks]),
+        watch,
+        estimate.step,
     )
 
 

@@ -14,8 +14,9 @@ alarm counted, because whatever caused it also voids what was concluded from it.
 from __future__ import annotations
 
 import bisect
+import itertools
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -44,8 +45,9 @@ class Sample:
 class StepCost:
     """rows, ascending, and stairs[i], the seconds there beyond `sequence_s` per sequence and
     `token_s` per token of context. table: the stairs as corrected. newest: ratios of measured to
-    profiled, of all steps; own: the same against the median, by anchor. outside: steps in a row
-    with a median outside the band; alarms: how often the profile was rescaled."""
+    profiled, of all steps; own: the same against the median, by anchor; leaning: medians of
+    those. outside: steps in a row with a median outside the band; alarms: how often the profile was
+    rescaled."""
 
     rows: tuple[int, ...]
     stairs: tuple[float, ...]
@@ -54,6 +56,7 @@ class StepCost:
     token_s: float = 0.0
     newest: tuple[float, ...] = ()
     own: tuple[tuple[float, ...], ...] = ()
+    leaning: tuple[float, ...] = ()
     outside: int = 0
     alarms: int = 0
 
@@ -78,7 +81,9 @@ def profiled(samples: Sequence[Sample]) -> StepCost:
         ]
     )
     rows = tuple(first)
-    return StepCost(rows, stairs, stairs, sequence_s, token_s, own=((),) * len(rows))
+    return StepCost(
+        rows, stairs, stairs, sequence_s, token_s, own=((),) * len(rows), leaning=(1.0,) * len(rows)
+    )
 
 
 def step_s(cost: StepCost, rows: float, sequences: int = 0, context: int = 0) -> float:
@@ -104,28 +109,22 @@ def observed(
     newest = (*cost.newest[1 - WINDOW :], ratio)
     common = statistics.median(newest)
     near = _nearest(cost.rows, rows)
-    own = list(cost.own)
-    own[near] = (*own[near][1 - OWN_WINDOW :], ratio / common)
+    mine = (*cost.own[near][1 - OWN_WINDOW :], ratio / common)
     inside = BAND[0] <= common <= BAND[1]
-    moved = replace(cost, newest=newest, own=tuple(own), outside=0 if inside else cost.outside + 1)
-    if moved.outside >= PATIENCE:
-        return _rescaled(moved, common)
-    return replace(moved, table=_corrected(moved, common))
+    outside = 0 if inside else cost.outside + 1
+    if outside >= PATIENCE:
+        return _rescaled(cost, common)
+    own = (*cost.own[:near], mine, *cost.own[near + 1 :])
+    lean = statistics.median(mine) if len(mine) >= LEAST else 1.0
+    leaning = (*cost.leaning[:near], lean, *cost.leaning[near + 1 :])
+    table = _rising([s * common * own for s, own in zip(cost.stairs, leaning, strict=True)])
+    return replace(cost, table=table, newest=newest, own=own, leaning=leaning, outside=outside)
 
 
 def _rescaled(cost: StepCost, common: float) -> StepCost:
     stairs = tuple(value * common for value in cost.stairs)
-    scaled = replace(cost, stairs=stairs, newest=(), outside=0, alarms=cost.alarms + 1)
-    return replace(scaled, table=_corrected(scaled, 1.0))
-
-
-def _corrected(cost: StepCost, common: float) -> tuple[float, ...]:
-    return _rising(
-        [
-            value * common * (statistics.median(own) if len(own) >= LEAST else 1.0)
-            for value, own in zip(cost.stairs, cost.own, strict=True)
-        ]
-    )
+    table = _rising([s * own for s, own in zip(stairs, cost.leaning, strict=True)])
+    return replace(cost, stairs=stairs, table=table, newest=(), outside=0, alarms=cost.alarms + 1)
 
 
 def _slopes(samples: Sequence[Sample], first: dict[int, Sample]) -> tuple[float, float]:
@@ -152,5 +151,5 @@ def _nearest(rows: tuple[int, ...], at: int) -> int:
     return min(range(len(rows)), key=lambda i: abs(rows[i] - at))
 
 
-def _rising(values: Sequence[float]) -> tuple[float, ...]:
-    return tuple(np.maximum.accumulate(np.asarray(values, float)).tolist())
+def _rising(values: Iterable[float]) -> tuple[float, ...]:
+    return tuple(itertools.accumulate(values, max))

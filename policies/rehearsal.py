@@ -11,7 +11,7 @@ what it sees are draws and noisy measurements.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -57,13 +57,21 @@ class Machine:
         last = self.forward_s[-1] + slope * (beyond - self.rows[-1])
         return np.asarray(np.interp(rows, (*self.rows, beyond), (*self.forward_s, last)))
 
+    def draft_s(self, arm: Arm, sessions: int, depth: int) -> float:
+        """Of drafting alone."""
+        first, session, token = self.drafts[arm]
+        return first + session * (sessions - 1) + token * (depth - 1)
+
     def block_s(self, arm: Arm, sessions: int, depth: int) -> float:
-        """Until blocks of so many sessions are there."""
+        """Until blocks of so many sessions are there; 0 for none."""
         if not depth:
             return 0.0
+        return self.draft_s(arm, sessions, depth) + (self.wire_s if arm.remote else 0.0)
+
+    def slower(self, arm: Arm, more_s: float) -> Machine:
+        """The same with a drafter that takes so much longer for every round of blocks."""
         first, session, token = self.drafts[arm]
-        wire_s = self.wire_s if arm.remote else 0.0
-        return first + session * (sessions - 1) + token * (depth - 1) + wire_s
+        return replace(self, drafts={**self.drafts, arm: (first + more_s, session, token)})
 
 
 class Phase:
@@ -115,9 +123,9 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
+class Tally:
     """What came of a phase, by round, [rounds] each. tokens: in expectation. depth: verified of a
-    request, on average. kinds: 1 where the step was the control's."""
+    request, on average. control: 1 where the step was the control's. reasons: of the plan."""
 
     tokens: np.ndarray
     seconds: np.ndarray
@@ -140,7 +148,7 @@ def rehearse(
     up: Sequence[Arm] | None = None,
     noise: float = 0.05,
     seed: int = 0,
-) -> Ledger:
+) -> Tally:
     """Run the policy through a phase. up: the arms it is told of; None is all. noise: of measured
     times, in their logarithm; one in a hundred is twice as long."""
     dice = np.random.default_rng((seed, first_step))
@@ -175,8 +183,9 @@ def rehearse(
             written += np.minimum(phase.right[arm][t], depths)
             exposed_s = machine.block_s(arm, phase.clients, plan.ask)
             trip_s = machine.wire_s if arm.remote else None
-            draft_s = (exposed_s - (trip_s or 0.0)) * factors[t]
-            drafted.append(Drafted(arm, phase.clients, plan.ask, draft_s, trip_s))
+            draft_s = machine.draft_s(arm, phase.clients, plan.ask) * factors[t]
+            if sizes.any():
+                drafted.append(Drafted(arm, phase.clients, plan.ask, draft_s, trip_s))
         exposed_s += _shadow(phase, machine, decision, t, blocks, drafted)
         rows = phase.clients + sum(depths)
         forward_s = float(machine.step_s(rows))
@@ -196,7 +205,7 @@ def rehearse(
                 drafted,
             )
         )
-    return Ledger(tokens, times, depth, controlled, tuple(reasons))
+    return Tally(tokens, times, depth, controlled, tuple(reasons))
 
 
 def _shadow(
@@ -219,8 +228,8 @@ def _shadow(
         Scored(shadow.depth, int(size), int(hit), False)
         for size, hit in zip(sizes, right, strict=True)
     )
-    draft_s = machine.block_s(arm, count, shadow.depth) - (machine.wire_s if arm.remote else 0.0)
-    drafted.append(
-        Drafted(arm, count, shadow.depth, draft_s, machine.wire_s if arm.remote else None)
-    )
+    draft_s = machine.draft_s(arm, count, shadow.depth)
+    if sizes.any():
+        trip_s = machine.wire_s if arm.remote else None
+        drafted.append(Drafted(arm, count, shadow.depth, draft_s, trip_s))
     return ASK_S + count * ASK_EACH_S if arm.remote else draft_s
