@@ -18,7 +18,10 @@ from actors.drafters.learned.block_head import (
     MarkovSpec,
 )
 from actors.drafters.learned.block_model import BlockSpec
+from actors.drafters.learned.domino import DominoSpec
+from actors.drafters.learned.local_conv import ConvSpec
 from actors.drafters.learned.markov import MarkovKind
+from actors.drafters.learned.selector import SelectorSpec
 from actors.drafters.learned.spec import LayerSpec
 
 VOCAB, HIDDEN, TARGET_LAYERS = 128, 64, 6
@@ -266,10 +269,101 @@ def speculators(folder: Path, kind: str = "dflash", reduced: bool = False) -> Wr
     return Written(folder, spec, tensors, kind, reduced)
 
 
+SELECTOR, CONV = SelectorSpec(VOCAB, 8, 5), ConvSpec(taps=2, group=16)
+DOMINO = DominoSpec(state=12, rank=8, draft_vocab=VOCAB, pure=1)
+
+
+def dflash2(folder: Path) -> Written:
+    """Convolutions, a selector, and all that scales logits and embeddings."""
+    spec = replace(
+        PLAIN,
+        block=replace(PLAIN.block, per_layer=((False, 9), (False, None)), conv=CONV),
+        selector=SELECTOR,
+        embed_scale=2.0,
+        logit_scale=0.5,
+        softcap=6.0,
+    )
+    tensors = random_tensors(spec)
+    dflash = {
+        "target_layer_ids": [0, 2, 4],
+        "mask_token_id": MASK,
+        "block_size": BLOCK,
+        "conv_kernel_size": 2,
+        "conv_group_size": 16,
+        "selector_rank": 8,
+        "selector_top_k": 5,
+        "input_embedding_scale": 2.0,
+        "output_multiplier": 0.5,
+        "final_logit_softcapping": 6.0,
+    }
+    config = qwen3(
+        architectures=["DFlash2DraftModel"],
+        is_causal=False,
+        layer_types=["sliding_attention", "full_attention"],
+        sliding_window=9,
+        dflash_config=dflash,
+    )
+    write(folder, config, {_codebook(name): tensor for name, tensor in tensors.items()})
+    return Written(folder, spec, tensors, "dflash")
+
+
+def speculators_dflash2(folder: Path) -> Written:
+    spec = replace(PLAIN, block=replace(PLAIN.block, conv=CONV), selector=SELECTOR)
+    tensors = random_tensors(spec)
+    config = {
+        "speculators_model_type": "dflash2",
+        "architectures": ["DFlash2DraftModel"],
+        "transformer_layer_config": qwen3(),
+        "aux_hidden_state_layer_ids": list(TAPS),
+        "block_size": BLOCK,
+        "mask_token_id": MASK,
+        "draft_vocab_size": VOCAB,
+        "selector_top_k": 5,
+    }
+    write(folder, config, {_codebook(name): tensor for name, tensor in tensors.items()})
+    return Written(folder, spec, tensors, "dflash")
+
+
+def domino(folder: Path) -> Written:
+    spec = replace(PLAIN, domino=DOMINO)
+    tensors = random_tensors(spec)
+    dflash = {
+        "target_layer_ids": [0, 2, 4],
+        "mask_token_id": MASK,
+        "block_size": BLOCK,
+        "projector_type": "domino",
+        "gru_hidden_dim": 12,
+        "emb_dim": 8,
+        "pure_draft_prefix_len": 1,
+    }
+    config = qwen3(architectures=["DominoDraftModel"], dflash_config=dflash)
+    write(folder, config, {n.removeprefix("domino."): t for n, t in tensors.items()})
+    return Written(folder, spec, tensors, "dflash")
+
+
+def zlab_scaled_rope(folder: Path) -> Written:
+    """The drafter's own RoPE, whatever the target's is."""
+    rope = {"rope_type": "linear", "factor": 4.0, "rope_theta": 10000.0}
+    spec = replace(PLAIN, block=replace(PLAIN.block, layer=replace(LAYER, rope=rope)))
+    zlab(folder)
+    config = json.loads((folder / "config.json").read_text())
+    scaled = {**config, "rope_scaling": {"rope_type": "linear", "factor": 4.0}}
+    (folder / "config.json").write_text(json.dumps(scaled))
+    return Written(folder, spec, random_tensors(spec), "dflash")
+
+
+def _codebook(name: str) -> str:
+    return name.removesuffix(".weight") if "codebook" in name else name
+
+
 FORMATS: dict[str, Callable[[Path], Written]] = {
     "z-lab": zlab,
     "z-lab, old": zlab_old,
     "z-lab, windows": zlab_windows,
+    "z-lab, scaled RoPE": zlab_scaled_rope,
+    "DFlash 2": dflash2,
+    "speculators DFlash 2": speculators_dflash2,
+    "Domino": domino,
     "AutoModel": automodel,
     "SpecForge DSpark": specforge,
     "ModelOpt": modelopt,

@@ -11,7 +11,7 @@ import torch
 from actors.drafters.checkpoints.collect import Rename, Shape, collect, module_shapes, shapes_of
 from actors.drafters.checkpoints.files import Checkpoint, refusal
 from actors.drafters.checkpoints.head import LoadedHead
-from actors.drafters.checkpoints.shape import draft_ids, integer, layer_spec
+from actors.drafters.checkpoints.shape import agrees, draft_ids, integer, layer_spec
 from actors.drafters.learned.block_head import (
     BlockHead,
     BlockHeadSpec,
@@ -19,7 +19,10 @@ from actors.drafters.learned.block_head import (
     MarkovSpec,
 )
 from actors.drafters.learned.block_model import BlockSpec
+from actors.drafters.learned.domino import DominoSpec
+from actors.drafters.learned.local_conv import ConvSpec
 from actors.drafters.learned.markov import MarkovKind
+from actors.drafters.learned.selector import SelectorSpec
 from actors.drafters.learned.spec import LayerSpec
 
 MAX_BLOCK = 128
@@ -71,6 +74,7 @@ def build(checkpoint: Checkpoint, form: BlockFormat) -> LoadedHead:
         mask_token=integer(form.extra, "mask_token_id"),
         next_token=form.next_token,
         per_layer=masks,
+        conv=_conv(form, shapes),
     )
     ids = _ids(checkpoint, form, shapes)
     spec = _spec(form, shapes, block, len(ids) if ids is not None else 0)
@@ -94,8 +98,12 @@ def build(checkpoint: Checkpoint, form: BlockFormat) -> LoadedHead:
 
 
 def heads(name: str) -> str:
-    """Canonical name of DeepSpec's serial heads, also where they lie flat (ModelOpt)."""
+    """Canonical name of a tensor of the heads: DeepSpec's, also where they lie flat (ModelOpt)."""
     first = name.partition(".")[0]
+    if first in ("prefix_gru", "embed_proj"):
+        return f"domino.{name}"
+    if name in ("candidate_selector.predecessor_codebook", "candidate_selector.successor_codebook"):
+        return f"{name}.weight"
     if first in ("markov_w1", "markov_w2", "gate_proj", "joint_proj"):
         return f"markov_head.{name}"
     if first == "confidence_proj":
@@ -131,10 +139,44 @@ def _spec(
         draft_vocab=rows,
         markov=markov,
         confidence=confidence,
+        selector=_selector(form, shapes),
+        domino=_domino(form, shapes),
         embed_scale=float(form.extra.get("input_embedding_scale") or 1.0),
         logit_scale=float(form.extra.get("output_multiplier") or 1.0),
         softcap=float(form.extra.get("final_logit_softcapping") or 0.0),
     )
+
+
+def _conv(form: BlockFormat, shapes: Mapping[str, Shape]) -> ConvSpec | None:
+    base = shapes.get("layers.0.attention_conv.base_kernel")
+    projection = shapes.get("layers.0.attention_conv.kernel_projection.weight")
+    if base is None or projection is None:
+        return None
+    taps, hidden = base[1], base[2]
+    groups = projection[0] // (2 * taps)
+    if not groups or hidden % groups:
+        raise refusal(f"{projection[0]} rows of kernel_projection are no {taps} taps of groups")
+    agrees(form.extra, "conv_kernel_size", taps)
+    agrees(form.extra, "conv_group_size", hidden // groups)
+    return ConvSpec(taps, hidden // groups)
+
+
+def _selector(form: BlockFormat, shapes: Mapping[str, Shape]) -> SelectorSpec | None:
+    book = shapes.get("candidate_selector.predecessor_codebook.weight")
+    if book is None:
+        return None
+    agrees(form.extra, "selector_rank", book[1])
+    return SelectorSpec(book[0], book[1], integer(form.extra, "selector_top_k", least=1))
+
+
+def _domino(form: BlockFormat, shapes: Mapping[str, Shape]) -> DominoSpec | None:
+    gru = shapes.get("domino.prefix_gru.weight_hh_l0")
+    out = shapes.get("domino.embed_proj.2.weight")
+    if gru is None or out is None:
+        return None
+    agrees(form.extra, "gru_hidden_dim", gru[1])
+    agrees(form.extra, "emb_dim", out[1])
+    return DominoSpec(gru[1], out[1], out[0], integer(form.extra, "pure_draft_prefix_len", 0))
 
 
 def _kind(form: BlockFormat, shapes: Mapping[str, Shape]) -> MarkovKind:
@@ -167,6 +209,8 @@ def _vocab(
     """The target's vocabulary: rows of what is indexed by its ids, else what config.json says."""
     if spec.markov is not None:
         return spec.markov.vocab
+    if spec.selector is not None:
+        return spec.selector.vocab
     for name in (EMBED, *(() if ids is not None else (HEAD,))):
         if name in shapes:
             return shapes[name][0]
@@ -211,7 +255,7 @@ _VARIANTS: Mapping[str, tuple[object, ...]] = {
     "attention_value_scale": (None, 1, 1.0),
     "attention_mode": (None, "gqa", "mha"),
     "attention_modes": (None,),
-    "projector_type": (None, "none", "dspark", "dflash"),
+    "projector_type": (None, "none", "dspark", "dflash", "domino"),
 }
 """Keys that change the forward, with the values that do not."""
 

@@ -1,6 +1,6 @@
-"""Checkpoints in transformers' style whose architecture says what they are: z-lab's DFlash, those
-of SpecForge, AutoModel and ModelOpt, DeepSpec's DSpark (and its DFlash, a DSpark without heads),
-LiquidAI's. They share tensor names; block settings are in `dflash_config` or beside it."""
+"""Checkpoints in transformers' style whose architecture says what they are: z-lab's DFlash and
+DFlash 2, those of SpecForge, AutoModel and ModelOpt, DeepSpec's DSpark (and its DFlash, a DSpark
+without heads), LiquidAI's. They share tensor names; settings are in `dflash_config` or beside."""
 
 from __future__ import annotations
 
@@ -14,7 +14,12 @@ from actors.drafters.checkpoints.head import LoadedHead, TargetShape
 from actors.drafters.checkpoints.shape import integer, integers
 
 TAPS = "target_layer_ids"
-IN_PLACE = {"DFlashDraftModel": "z-lab DFlash", "Qwen3DFlashDraftModel": "AutoModel DFlash"}
+IN_PLACE = {
+    "DFlashDraftModel": "z-lab DFlash",
+    "Qwen3DFlashDraftModel": "AutoModel DFlash",
+    "DFlash2DraftModel": "z-lab DFlash 2",
+    "DominoDraftModel": "SpecForge Domino",
+}
 NEXT_TOKEN = {
     "Qwen3DSparkModel": "DeepSpec",
     "DSparkDraftModel": "SpecForge DSpark",

@@ -1,22 +1,23 @@
-"""The speculators library's schema (`speculators_model_type`): DFlash and DSpark."""
+"""The speculators library's schema (`speculators_model_type`): DFlash, DFlash 2, DSpark."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from actors.drafters.checkpoints.block import BlockFormat, build
+from actors.drafters.checkpoints.block import BlockFormat, build, heads
 from actors.drafters.checkpoints.files import Checkpoint, refusal
 from actors.drafters.checkpoints.head import LoadedHead, TargetShape
 from actors.drafters.checkpoints.shape import integers
 
+KINDS = ("dflash", "dflash2", "dspark")
 TAPS = "aux_hidden_state_layer_ids"
 # What the library rebuilds from the target when it loads a file.
 _REBUILT = ("verifier_lm_head.", "verifier_norm.", "rotary_emb.")
 
 
 def matches(checkpoint: Checkpoint) -> bool:
-    return checkpoint.config.get("speculators_model_type") in ("dflash", "dspark")
+    return checkpoint.config.get("speculators_model_type") in KINDS
 
 
 def read(checkpoint: Checkpoint, target: TargetShape | None) -> LoadedHead:
@@ -35,7 +36,7 @@ def read(checkpoint: Checkpoint, target: TargetShape | None) -> LoadedHead:
                 "a draft is accepted, say false in config.json",
             )
     full = not any(t == "sliding_attention" for t in layer_config.get("layer_types") or ())
-    causal = None if full else not config.get("sliding_window_non_causal", False)
+    causal = None if full else not config.get("sliding_window_non_causal", kind == "dflash2")
     return build(
         checkpoint,
         BlockFormat(
@@ -55,7 +56,7 @@ def read(checkpoint: Checkpoint, target: TargetShape | None) -> LoadedHead:
 
 
 def _rename(name: str) -> str | None:
-    return None if name.startswith(_REBUILT) else name
+    return None if name.startswith(_REBUILT) else heads(name)
 
 
 def _verifier(config: Mapping[str, Any]) -> str:

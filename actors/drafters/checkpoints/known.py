@@ -6,7 +6,6 @@ from actors.drafters.checkpoints.files import Checkpoint, refusal
 from actors.drafters.checkpoints.head import LoadedHead, TargetShape
 
 ARCHITECTURES = {
-    "DFlash2DraftModel": "DFlash 2 (convolutions and a candidate selector)",
     "LiLiCorrDraftModel": "LiLiCorr",
     "Qwen3XPressModel": "XPress",
     "Gemma4DSparkModel": "DSpark for Gemma 4 (four norms a layer, GELU)",
@@ -14,10 +13,8 @@ ARCHITECTURES = {
     "FlashMapDraftModel": "FlashMap",
 }
 PREFIXES = {
-    "candidate_selector.": "DFlash 2",
     "lilicorr.": "LiLiCorr",
     "xpress_head.": "XPress",
-    "prefix_gru.": "Domino",
     "hidden_correction.": "DFly",
     "layer_fusion_weights": "DFly",
 }
@@ -35,8 +32,8 @@ def read(checkpoint: Checkpoint, target: TargetShape | None) -> LoadedHead:
 
 def _name(checkpoint: Checkpoint) -> str:
     said = str(checkpoint.config.get("speculators_model_type") or "")
-    if said in ("dflash2", "xpress"):
-        return {"dflash2": "DFlash 2", "xpress": "XPress"}[said]
+    if said == "xpress":
+        return "XPress"
     if checkpoint.architecture in ARCHITECTURES:
         return ARCHITECTURES[checkpoint.architecture]
     if "dspark_block_size" in checkpoint.config:

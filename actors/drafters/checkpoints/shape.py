@@ -39,8 +39,8 @@ def layer_spec(
         head_dim = integer(config, "head_dim", hidden // heads, least=1)
     if q % head_dim or k % head_dim or (q // head_dim) % max(1, k // head_dim):
         raise refusal(f"{q} rows of q_proj and {k} of k_proj are no heads of {head_dim}")
-    _agrees(config, "num_attention_heads", q // head_dim)
-    _agrees(config, "num_key_value_heads", k // head_dim)
+    agrees(config, "num_attention_heads", q // head_dim)
+    agrees(config, "num_key_value_heads", k // head_dim)
     activation = config.get("hidden_act", "silu")
     if activation != "silu":
         raise refusal(f"hidden_act is {activation!r}; only silu is known here")
@@ -129,7 +129,8 @@ def draft_ids(
     return ids
 
 
-def _agrees(config: Mapping[str, Any], name: str, found: int) -> None:
+def agrees(config: Mapping[str, Any], name: str, found: int) -> None:
+    """Raises DrafterLoadError where config.json says something else than the tensors."""
     said = config.get(name)
     if said is not None and said != found:
         raise refusal(f"{name} is {said} in config.json and {found} by the tensors")

@@ -24,8 +24,8 @@ from actors.drafters.learned.block_head import BlockHead, BlockHeadSpec
 from actors.drafters.learned.ends import Ends, make_ends
 from actors.drafters.learned.load import context_of, find
 from actors.drafters.learned.placing import place
-from actors.drafters.learned.walk import Slots
 from actors.drafters.learned.projection import digest_of
+from actors.drafters.learned.walk import Slots
 from actors.drafters.learned.words import Words
 from actors.sampling.rules import weighs_laws
 

@@ -1,12 +1,14 @@
-"""The backbone of `block_model` with DSpark's serial heads on it, as one module whose tensor names
-are DeepSpec's."""
+"""The backbone of `block_model` with the heads that choose drafts on it, as one module whose
+tensor names are the producers' own."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from actors.drafters.learned.block_model import BlockModel, BlockSpec
+from actors.drafters.learned.domino import DominoHead, DominoSpec
 from actors.drafters.learned.markov import ConfidenceHead, MarkovHead, MarkovKind
+from actors.drafters.learned.selector import CandidateSelector, SelectorSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,8 @@ class BlockHeadSpec:
     block: BlockSpec
     draft_vocab: int
     markov: MarkovSpec | None = None
+    selector: SelectorSpec | None = None
+    domino: DominoSpec | None = None
     confidence: ConfidenceSpec | None = None
     embed_scale: float = 1.0
     logit_scale: float = 1.0
@@ -49,9 +53,15 @@ class BlockHead(BlockModel):
         markov, confidence, hidden = spec.markov, spec.confidence, spec.block.layer.hidden
         self.markov_head: MarkovHead | None = None
         self.confidence_head: ConfidenceHead | None = None
+        self.candidate_selector: CandidateSelector | None = None
+        self.domino: DominoHead | None = None
         if markov is not None:
             self.markov_head = MarkovHead(
                 markov.kind, markov.vocab, markov.draft_vocab, markov.rank, hidden
             )
+        if spec.selector is not None:
+            self.candidate_selector = CandidateSelector(spec.selector, hidden)
+        if spec.domino is not None:
+            self.domino = DominoHead(spec.domino, hidden)
         if confidence is not None:
             self.confidence_head = ConfidenceHead(hidden, confidence.rank, confidence.bias)

@@ -14,6 +14,7 @@ from torch import nn
 from typing_extensions import override
 
 from actors.drafters.learned.blocks import Attend, DecoderLayer, RMSNorm, Rope
+from actors.drafters.learned.local_conv import ConvDecoderLayer, ConvSpec
 from actors.drafters.learned.spec import LayerSpec
 
 
@@ -22,7 +23,8 @@ class BlockSpec:
     """taps: indices into transformers' hidden_states, pre-norm. block: slots of one forward, the
     anchor's included. next_token: slot k predicts the token after its own position (DSpark), so
     a block gives `block` drafts; else its own (DFlash) and `block` - 1. causal: a slot sees the
-    slots up to itself (JetSpec). per_layer: (causal, window) of each layer, where they differ."""
+    slots up to itself (JetSpec). per_layer: (causal, window) of each layer, where they differ.
+    conv: convolutions over the block (DFlash 2)."""
 
     layer: LayerSpec
     layers: int
@@ -33,6 +35,7 @@ class BlockSpec:
     next_token: bool
     causal: bool = False
     per_layer: tuple[tuple[bool, int | None], ...] = ()
+    conv: ConvSpec | None = None
 
     @property
     def masks(self) -> tuple[tuple[bool, int | None], ...]:
@@ -53,7 +56,11 @@ class BlockModel(nn.Module):
         layer = spec.layer
         self.fc = nn.Linear(len(spec.taps) * spec.target_hidden, layer.hidden, bias=False)
         self.hidden_norm = RMSNorm(layer.hidden, layer.eps, layer.norm_offset)
-        self.layers = nn.ModuleList(DecoderLayer(layer, i) for i in range(spec.layers))
+        conv = spec.conv
+        self.layers = nn.ModuleList(
+            DecoderLayer(layer, i) if conv is None else ConvDecoderLayer(layer, i, conv)
+            for i in range(spec.layers)
+        )
         self.norm = RMSNorm(layer.hidden, layer.eps, layer.norm_offset)
         self.rope = Rope(layer)
 
@@ -75,12 +82,20 @@ class BlockModel(nn.Module):
 
     @override
     def forward(
-        self, embedded: torch.Tensor, positions: torch.Tensor, attend: Attend
+        self,
+        embedded: torch.Tensor,
+        positions: torch.Tensor,
+        attend: Attend,
+        places: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Blocks' embeddings [..., hidden] at positions [...] -> normed hidden states. `attend`
-        puts the context's keys before the block's own."""
+        puts the context's keys before the block's own. places: of rows in their blocks, [rows];
+        convolutions need them."""
         table, x = self.rope(positions), embedded
         for layer in self.layers:
-            x = layer(x, self.rope, table, attend)
+            if self.spec.conv is None:
+                x = layer(x, self.rope, table, attend)
+            else:
+                x = layer(x, self.rope, table, attend, places)
         out: torch.Tensor = self.norm(x)
         return out

@@ -59,6 +59,9 @@ def _on_kernels(model: nn.Module, dtype: torch.dtype, config: DrafterConfig) -> 
 
 
 def _widen(model: nn.Module) -> None:
-    """Parameters that are left, norms and small tables, to fp32; buffers stay as they are."""
-    for parameter in model.parameters():
-        parameter.data = parameter.data.float()
+    """What is left of a model, norms above all, to fp32. Tables of tokens stay as they are: few of
+    their rows are ever read."""
+    for module in model.modules():
+        if not isinstance(module, nn.Embedding):
+            for parameter in module.parameters(recurse=False):
+                parameter.data = parameter.data.float()

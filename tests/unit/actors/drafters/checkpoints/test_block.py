@@ -42,9 +42,20 @@ def test_every_public_format_says_the_same_as_what_was_written(name: str, tmp_pa
     head = load(tmp_path)
     assert head.mechanism == written.mechanism
     assert head.spec.block.masks == written.spec.block.masks or not written.spec.block.per_layer
-    for part in ("markov", "confidence", "embed_scale", "logit_scale", "softcap"):
+    for part in ("markov", "confidence", "selector", "domino"):
         assert getattr(head.spec, part) == getattr(written.spec, part), part
-    for part in ("layer", "layers", "taps", "target_hidden", "block", "mask_token", "next_token"):
+    for part in ("embed_scale", "logit_scale", "softcap"):
+        assert getattr(head.spec, part) == getattr(written.spec, part), part
+    for part in (
+        "layer",
+        "layers",
+        "taps",
+        "target_hidden",
+        "block",
+        "mask_token",
+        "next_token",
+        "conv",
+    ):
         assert getattr(head.spec.block, part) == getattr(written.spec.block, part), part
     assert {n: t.shape for n, t in head.tensors.items() if not n.startswith(("embed", "lm_"))} == {
         n: t.shape for n, t in written.tensors.items()
@@ -119,7 +130,7 @@ def test_a_config_that_contradicts_the_tensors_is_refused_by_name(
     [
         ({"attention_sink_bias": True}, "attention_sink_bias"),
         ({"attention_mode": "mla"}, "mla"),
-        ({"projector_type": "domino"}, "domino"),
+        ({"projector_type": "xpress"}, "xpress"),
         ({"block_size": 1}, "block_size"),
         ({"block_size": 100000}, "block_size"),
     ],
@@ -136,8 +147,9 @@ def test_a_variant_that_is_not_known_is_refused_by_name(
     ("name", "tensor", "reason"),
     [
         ("layers.0.mystery.weight", torch.ones(3), "unknown tensors: layers.0.mystery.weight"),
-        ("candidate_selector.x", torch.ones(3), "DFlash 2"),
-        ("prefix_gru.weight_ih_l0", torch.ones(3), "Domino"),
+        ("lilicorr.x", torch.ones(3), "LiLiCorr"),
+        ("hidden_correction.gate_proj.weight", torch.ones(3), "DFly"),
+        ("prefix_gru.weight_ih_l0", torch.ones(3), "unknown tensors: prefix_gru.weight_ih_l0"),
         ("norm.weight", torch.full((HIDDEN,), float("nan")), "NaN"),
         ("norm.weight", torch.full((HIDDEN,), float("inf")), "NaN or infinite"),
         ("norm.weight", torch.ones(3), "shape"),
