@@ -238,6 +238,7 @@ def block_to_pb(proposal: Proposal, round: int, draft_us: int, queue_us: int) ->
         draft_us=min(draft_us, 0xFFFFFFFF),
         queue_us=min(queue_us, 0xFFFFFFFF),
         law=law_to_pb(proposal.law) if proposal.law else None,
+        cold=proposal.cold,
     )
 
 

@@ -159,7 +159,9 @@ def _reason(session: PortSession) -> Reason | None:
         return "depth-0"
     if session.answered < session.asked:
         return None
-    return "stale" if session.stale else "empty"
+    if session.stale:
+        return "stale"
+    return "cold" if session.cold else "empty"
 
 
 def _inside(tokens: tuple[int, ...], vocab_size: int) -> tuple[int, ...]:

@@ -129,6 +129,7 @@ class PortSession:
     asked: int = -1
     answered: int = -1
     stale: bool = False
+    cold: bool = False
     overtaken: tuple[int, int] | None = None
     silence: brk.Silence = field(default_factory=brk.Silence)
     faults: int = 0
@@ -173,7 +174,7 @@ class PortSession:
         ahead = block.round == self.answered  # the second of its round is the longer chain
         mechanism = self.home.mechanism if self.home else ""
         self.blocks.append(Held(block, law, mechanism, ahead))
-        self.answered = max(self.answered, block.round)
+        self.answered, self.cold = max(self.answered, block.round), block.cold
         self.warming, self.faults, self.silence = False, 0, brk.Silence()
         return None if asked_s is None else now_s - asked_s
 

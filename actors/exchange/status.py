@@ -13,7 +13,7 @@ Reason = Literal[
     "no-drafter",  # none is up, or none has been found for the session yet
     "late",  # the block has not come in the time that waiting is worth
     "stale",  # what came was drafted on other tokens
-    "cold",  # the drafter has not got the session's features yet
+    "cold",  # the drafter has not got the session's features, or not read its prompt, yet
     "fault",  # the drafter failed on this session; it is tried again after a pause
     "overloaded",  # the drafter has no room
     "isolated",  # the drafter has been silent or failing; it rests

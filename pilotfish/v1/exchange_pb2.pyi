@@ -169,7 +169,7 @@ class VerifierFrame(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., opens: _Optional[_Iterable[_Union[Open, _Mapping]]] = ..., features: _Optional[_Iterable[_Union[Features, _Mapping]]] = ..., commits: _Optional[_Iterable[_Union[Commit, _Mapping]]] = ..., closes: _Optional[_Iterable[_Union[Close, _Mapping]]] = ..., ping_ns: _Optional[int] = ...) -> None: ...
 
 class Block(_message.Message):
-    __slots__ = ("key", "round", "base_len", "tokens", "confidence", "draft_us", "queue_us", "law")
+    __slots__ = ("key", "round", "base_len", "tokens", "confidence", "draft_us", "queue_us", "law", "cold")
     KEY_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
     BASE_LEN_FIELD_NUMBER: _ClassVar[int]
@@ -178,6 +178,7 @@ class Block(_message.Message):
     DRAFT_US_FIELD_NUMBER: _ClassVar[int]
     QUEUE_US_FIELD_NUMBER: _ClassVar[int]
     LAW_FIELD_NUMBER: _ClassVar[int]
+    COLD_FIELD_NUMBER: _ClassVar[int]
     key: SessionKey
     round: int
     base_len: int
@@ -186,7 +187,8 @@ class Block(_message.Message):
     draft_us: int
     queue_us: int
     law: Law
-    def __init__(self, key: _Optional[_Union[SessionKey, _Mapping]] = ..., round: _Optional[int] = ..., base_len: _Optional[int] = ..., tokens: _Optional[_Iterable[int]] = ..., confidence: _Optional[_Iterable[float]] = ..., draft_us: _Optional[int] = ..., queue_us: _Optional[int] = ..., law: _Optional[_Union[Law, _Mapping]] = ...) -> None: ...
+    cold: bool
+    def __init__(self, key: _Optional[_Union[SessionKey, _Mapping]] = ..., round: _Optional[int] = ..., base_len: _Optional[int] = ..., tokens: _Optional[_Iterable[int]] = ..., confidence: _Optional[_Iterable[float]] = ..., draft_us: _Optional[int] = ..., queue_us: _Optional[int] = ..., law: _Optional[_Union[Law, _Mapping]] = ..., cold: bool = ...) -> None: ...
 
 class Law(_message.Message):
     __slots__ = ("counts", "ids", "probs")

@@ -22,6 +22,7 @@ from tests.unit.actors.exchange.helpers import (
     continuation,
     ported,
     serving,
+    step_until,
     tapped,
     wait_for,
 )
@@ -233,6 +234,17 @@ def test_the_worths_of_all_missing_blocks_add_up_to_one_wait() -> None:
         engine.start(*make_views(2))
         assert port.gather(engine.wanted, {"r0": 0.01, "r1": 0.02}).waited_s >= 0.03
         gate.set()
+
+
+def test_who_still_reads_the_prompt_is_cold_over_the_wire_too() -> None:
+    drafter = ToyDrafter()
+    drafter.spoil = lambda proposals: [replace(p, tokens=(), cold=True) for p in proposals]
+    with serving(drafter) as endpoint, ported(endpoint) as port:
+        engine = Engine(port)
+        engine.start(View("r", [3, 4]))
+        assert engine.step().missing == {"r": "cold"}
+        drafter.spoil = lambda proposals: [replace(p, tokens=()) for p in proposals]
+        step_until(engine, lambda: engine.step().missing == {"r": "empty"})
 
 
 def test_a_block_past_the_commits_is_kept_until_they_reach_it() -> None:
