@@ -211,19 +211,21 @@ def one_hot_model(block: Tokens) -> Model:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_where_nothing_is_left_of_the_target_its_own_law_stands_in(rule: Rule) -> None:
-    """S14: p = q, and p = q but for one step of fp32, the first token refused by force."""
-    for nudge in (0.0, 6e-8):
-        p = [0.5 + nudge, 0.3 - nudge, 0.2]
-        row, law = as_row(p), as_law((0.5, 0.3, 0.2))
-        verify = token_wise if rule == "rejection" else block_wise
-        accepted, scale = verify(lambda i: row, (0,), [law], lambda i, chance: False)
-        rest = row.residual(law, scale)
-        assert accepted == 0
-        assert bool(torch.isfinite(rest).all())
-        assert float(rest.sum()) > 0.0
-        assert bool((row.weights[rest > 0.0] > 0.0).all())
-    assert row.residual(as_law(p), 1.0).shape == (3,)
+@pytest.mark.parametrize("nudge", [0.0, 6e-8])
+def test_where_nothing_is_left_of_the_target_its_own_law_stands_in(
+    nudge: float, rule: Rule
+) -> None:
+    """S14: p = q exactly, and but for one step of fp32; the first token refused by force."""
+    row, law = as_row((0.5 + nudge, 0.25 - nudge, 0.25)), as_law((0.5, 0.25, 0.25))
+    verify = token_wise if rule == "rejection" else block_wise
+    accepted, scale = verify(lambda i: row, (0,), [law], lambda i, chance: False)
+    rest = row.residual(law, scale)
+    assert accepted == 0
+    if nudge:
+        assert float(rest.sum()) == pytest.approx(nudge, rel=1e-6)
+        assert rest.tolist()[1:] == [0.0, 0.0]
+    else:
+        assert rest.tolist() == row.weights.tolist()
 
 
 def test_a_one_hot_law_has_the_residual_of_the_target_without_the_token() -> None:
