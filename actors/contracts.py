@@ -243,6 +243,11 @@ class DraftPort(Protocol):
 
     def open(self, view: SessionView) -> None: ...
 
+    def prefilled(self, request_id: str, rows: int) -> None:
+        """A part of its prompt has run: features of its first `rows` rows can be had, and need not
+        wait for the prompt's end to travel."""
+        ...
+
     def commit(self, commits: Sequence[PortCommit]) -> None: ...
 
     def gather(self, wanted: dict[str, int], worth_s: Mapping[str, float]) -> Gathered:

@@ -256,6 +256,7 @@ class Engine:
         if verdict is None:
             seq.kv_len += segment.count
             self.scheduler.publish(seq)
+            self.sessions.prefilled(seq)
             self.stats.prefill_tokens += segment.count
             return None
         if verdict.error:

@@ -18,6 +18,9 @@ class NoDrafts:
     def open(self, view: SessionView) -> None:
         pass
 
+    def prefilled(self, request_id: str, rows: int) -> None:
+        pass
+
     def commit(self, commits: Sequence[PortCommit]) -> None:
         pass
 

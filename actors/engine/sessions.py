@@ -61,6 +61,11 @@ class Sessions:
             seq.depth = seq.asked = 0
             seq.depth_reason = NO_GAIN
 
+    def prefilled(self, seq: Sequence) -> None:
+        """A chunk of its prompt has run."""
+        if seq.drafting:
+            self._port.prefilled(seq.request_id, seq.kv_len)
+
     def commit(self, decided: Iterable[Sequence]) -> None:
         """After a round, to the sequences that wrote in it: tell the drafters that are asked."""
         self._port.commit(

@@ -110,10 +110,11 @@ class Held:
 class PortSession:
     """One request. key and home are None together: no drafter has it.
 
-    length: committed tokens that the drafter has or will have. unseeded: its features are still to
-    be sent. warming: it is not known to have them yet. asked, answered: the newest round that a
-    block was asked for, and that one came for; stale: that one was on other tokens. overtaken: the
-    last block that came too late, see `Gathered`. tails: see `PortOptions`.
+    length: committed tokens that the drafter has or will have. promised, seeded: feature rows that
+    its Open said would follow, and those sent; unseeded: some are not. warming: the drafter is not
+    known to have them yet. asked, answered: the newest round that a block was asked for, and that
+    one came for; stale: that one was on other tokens; cold: it says so. overtaken: the last block
+    that came too late, see `Gathered`. tails: see `PortOptions`.
     """
 
     view: SessionView
@@ -123,6 +124,8 @@ class PortSession:
     length: int = 0
     reason: Reason = "no-drafter"
     unseeded: bool = False
+    promised: int = 0
+    seeded: int = 0
     warming: bool = False
     blocks: deque[Held] = field(default_factory=lambda: deque(maxlen=MAX_BLOCKS))
     asks: dict[int, float] = field(default_factory=dict)
@@ -139,6 +142,7 @@ class PortSession:
         """It lives there from now on, with nothing remembered of an earlier home."""
         self.home, self.key, self.length = home, key, length
         self.unseeded = self.warming = home.needs_features
+        self.promised, self.seeded = length - 1, 0
         self.asks, self.asked, self.answered = {}, -1, -1
         self.silence = brk.Silence()
         self.blocks.clear()

@@ -121,8 +121,8 @@ class Link:
     def open(self, session: OpenSession, *, follow: bool, trace: Trace) -> None:
         self._out.open(session, follow=follow, trace=trace)
 
-    def features(self, key: SessionKey, rows: torch.Tensor) -> None:
-        self._out.features(key, rows)
+    def features(self, key: SessionKey, rows: torch.Tensor, from_row: int = 0) -> None:
+        self._out.features(key, rows, from_row)
 
     def commit(self, commits: Sequence[Commit]) -> None:
         self._out.commit(commits)

@@ -80,6 +80,9 @@ class LocalPort:
         if not self._info.needs_features:
             self._open([(session, len(view.tokens))])
 
+    def prefilled(self, request_id: str, rows: int) -> None:
+        """A drafter in this thread takes its prompt as a whole, and absorbs it in parts."""
+
     @contained
     def commit(self, commits: Sequence[PortCommit]) -> None:
         known = [(c, s) for c in commits if (s := self._sessions.get(c.request_id)) is not None]

@@ -42,7 +42,8 @@ class _Open:
 class _Bulk:
     """Rows to send once the drafter is known to have the Open: after the pong of that frame."""
 
-    rows: torch.Tensor
+    rows: list[torch.Tensor]
+    from_row: int
     ping_ns: int | None = None
 
 
@@ -81,13 +82,18 @@ class Outgoing:
                 self.commits[commit.key] = waiting
         self.rounds.ring()
 
-    def features(self, key: SessionKey, rows: torch.Tensor) -> None:
-        """Rows 0 … n-1 of a session whose Open said that they follow."""
+    def features(self, key: SessionKey, rows: torch.Tensor, from_row: int = 0) -> None:
+        """Rows from_row … of a session whose Open said that they follow, in order."""
         with self.lock:
-            if rows.shape[0] and not self.ended:
+            waiting = self.bulk.get(key)
+            if not rows.shape[0] or self.ended:
+                pass
+            elif waiting is not None and from_row:
+                waiting.rows.append(rows)
+            else:
                 # An Open that has left already was followed by the newest ping, or by one before.
                 sent = key not in self.opens
-                self.bulk[key] = _Bulk(rows, self.pinged_ns if sent else None)
+                self.bulk[key] = _Bulk([rows], from_row, self.pinged_ns if sent else None)
         self.bulks.ring()
 
     def close(self, key: SessionKey, reason: str) -> None:
@@ -105,7 +111,7 @@ class Outgoing:
     def feature_bytes(self) -> int:
         """Bytes of features that wait in both lanes."""
         with self.lock:
-            return sum(_size(b.rows) for b in self.bulk.values()) + sum(
+            return sum(_size(rows) for b in self.bulk.values() for rows in b.rows) + sum(
                 _size(c.features) for waiting in self.commits.values() for c in waiting
             )
 
@@ -155,16 +161,24 @@ class Outgoing:
         while not self.ended:
             with self.lock:
                 key = self._released()
-                rows = self.bulk.pop(key).rows if key is not None else None
-            if key is None or rows is None:
+                bulk = self.bulk.pop(key) if key is not None else None
+            if key is None or bulk is None:
                 self.bulks.wait()
                 continue
-            if self.form.plain:
-                yield from feature_frames(key, rows)
-                continue
-            for start in range(0, rows.shape[0], CHUNK_ROWS):
-                formed = self.form(rows[start : start + CHUNK_ROWS])
-                yield from feature_frames(key, formed, from_row=start)
+            start = bulk.from_row
+            for rows in bulk.rows:
+                yield from self._seed_frames(key, rows, start)
+                start += rows.shape[0]
+
+    def _seed_frames(
+        self, key: SessionKey, rows: torch.Tensor, from_row: int
+    ) -> Iterator[pb.VerifierFrame]:
+        if self.form.plain:
+            yield from feature_frames(key, rows, from_row)
+            return
+        for start in range(0, rows.shape[0], CHUNK_ROWS):
+            formed = self.form(rows[start : start + CHUNK_ROWS])
+            yield from feature_frames(key, formed, from_row + start)
 
     def _released(self) -> SessionKey | None:
         for key, item in self.bulk.items():

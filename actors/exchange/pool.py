@@ -128,6 +128,10 @@ class RemotePort:
             self._place(session, len(view.tokens))
 
     @contained
+    def prefilled(self, request_id: str, rows: int) -> None:
+        self._seed(request_id, rows)
+
+    @contained
     def commit(self, commits: Sequence[PortCommit]) -> None:
         with self._lock:
             now_s = self._clock()
@@ -140,7 +144,7 @@ class RemotePort:
             for home, sent_there in by_home.items():
                 home.link.commit(sent_there)
         for commit in commits:
-            self._seed(commit.request_id, commit.from_len)
+            self._seed(commit.request_id, commit.from_len - 1)
         with self._lock:
             self._shed()
 
@@ -251,21 +255,25 @@ class RemotePort:
             return "cold"
         return None
 
-    def _seed(self, request_id: str, from_len: int) -> None:
-        """Send rows 0 … from_len-2 of a session over the bulk lane, once. Copied without the lock:
-        a long prompt's take milliseconds, and other sessions' blocks arrive meanwhile."""
+    def _seed(self, request_id: str, stop: int) -> None:
+        """Send what of rows 0 … stop-1 has not been sent over the bulk lane, until all that the
+        Open promised are on their way. Copied without the lock: a long prompt's take milliseconds,
+        and other sessions' blocks arrive meanwhile."""
         session = self._sessions.get(request_id)
         key = session.key if session is not None and session.unseeded else None
         if session is None or key is None:
             return
-        rows = session.view.features(0, from_len - 1) if from_len > 1 else None
+        start, promised = session.seeded, session.promised
+        stop = min(stop, promised)
+        rows = session.view.features(start, stop) if start < stop else None
         with self._lock:
             if session.home is None or session.key != key:
                 return  # lost meanwhile
-            session.unseeded = False
+            session.unseeded = stop < promised
             if rows is not None:
-                session.home.link.features(key, rows)
-            elif from_len > 1:
+                session.home.link.features(key, rows, start)
+                session.seeded = stop
+            elif start < stop:
                 self._leave(session, "cold")
                 session.retry_s = self._clock() + _COLD_S
 

@@ -129,6 +129,9 @@ class SchedulePort:
     def open(self, view: SessionView) -> None:
         self._inner.open(view)
 
+    def prefilled(self, request_id: str, rows: int) -> None:
+        self._inner.prefilled(request_id, rows)
+
     def commit(self, commits: Sequence[PortCommit]) -> None:
         self._inner.commit(commits)
 

@@ -13,10 +13,13 @@ from tests.unit.actors.exchange.helpers import (
     Engine,
     ToyDrafter,
     View,
+    assert_text_is_the_targets,
+    next_token,
     ported,
     serving,
     step_until,
     tapped,
+    wait_for,
 )
 
 ROWS = torch.randn(200, 8, generator=torch.Generator().manual_seed(0)).bfloat16()
@@ -73,3 +76,29 @@ def test_links_are_not_held_up_while_a_long_prompts_features_are_copied() -> Non
     have = torch.cat(log)
     assert have.shape[0] > 90
     assert torch.equal(have, ROWS[: have.shape[0]])
+
+
+def test_features_of_a_long_prompt_travel_while_it_is_read() -> None:
+    """Each part leaves before the next is there; what the drafter gets are all rows, once."""
+    drafter = Recorder(taps=(1, 2))
+    prompt = [i % 97 for i in range(150)]
+    view = View("r", prompt, rows=torch.empty(0, 8).bfloat16())
+    with serving(drafter) as endpoint, ported(endpoint, compat=tapped((1, 2))) as port:
+        engine = Engine(port)
+        port.open(view)
+        (link,) = [home.link for home in port._homes.values()]
+        for stop in (40, 41, 149, 150):  # the last row is nobody's before the first commit
+            view.rows = ROWS[:stop]
+            frames = link.frames_sent
+            port.prefilled("r", stop)
+            wait_for(lambda: link.feature_bytes == 0)
+            assert stop == 150 or link.frames_sent > frames
+        view.rows = ROWS
+        engine.views["r"], engine.rounds["r"] = view, 0
+        engine.commit({"r": (next_token(view.tokens),)})
+        step_until(engine, lambda: engine.accepted)
+        assert_text_is_the_targets(engine)
+        (key,) = drafter.log
+        got = torch.cat(drafter.log[key])
+        assert torch.equal(got, ROWS[: got.shape[0]])
+        assert drafter.log[key][0].shape[0] == 149
