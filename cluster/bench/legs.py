@@ -4,6 +4,7 @@ standard                     the no-speculation leg; always there (law L6)
 suffix:4                     mechanism and draft length D; drafters are remote
 suffix:4@colocated           the drafter inside the verifier
 draft_model=smollm2:3        mechanism=model where the mechanism needs one
+dspark+suffix:4              suffix decoding beside a drafter that computes
 """
 
 from __future__ import annotations
@@ -21,14 +22,16 @@ from cluster.config import Method, SpeculativeConfig
 Placement = Literal["remote", "colocated"]
 STANDARD_NAME = "standard"
 MAX_DEPTH = 32
-FORM = "standard, or MECHANISM[=MODEL]:D[@remote|@colocated], as in suffix:4@colocated"
+FORM = "standard, or MECHANISM[+suffix][=MODEL]:D[@remote|@colocated], as in suffix:4@colocated"
+BESIDE = "+suffix"
 
 
 @dataclass(frozen=True, slots=True)
 class Leg:
     """One way to decode. depth 0 is standard decode and names no mechanism.
 
-    mechanism "served": whatever the server that was attached to drafts with.
+    mechanism "served": whatever the server that was attached to drafts with. suffix: suffix
+    decoding beside it.
     """
 
     name: str
@@ -36,6 +39,7 @@ class Leg:
     model: str | None = None
     placement: Placement | None = None
     depth: int = 0
+    suffix: bool = False
 
     @property
     def standard(self) -> bool:
@@ -47,7 +51,8 @@ class Leg:
         if self.standard:
             return STANDARD_NAME
         model = f"={self.model}" if self.model else ""
-        return f"{self.mechanism}{model}@{self.placement}"
+        beside = BESIDE if self.suffix else ""
+        return f"{self.mechanism}{beside}{model}@{self.placement}"
 
 
 STANDARD = Leg(STANDARD_NAME)
@@ -92,6 +97,7 @@ def speculative_config(legs: Sequence[Leg]) -> SpeculativeConfig | None:
                 "placement": first.placement,
                 "num_speculative_tokens": max(leg.depth for leg in legs),
                 "suffix_decoding_max_cached_requests": 0,
+                "enable_suffix_decoding": first.suffix,
             }
         )
     except ValidationError as error:
@@ -108,11 +114,13 @@ def _leg(word: str) -> Leg:
     if placement not in get_args(Placement):
         raise BenchError(f"--legs: {word!r}: {_close(placement, get_args(Placement), 'placement')}")
     what, depth = _depth(word, text)
-    mechanism, _, model = what.partition("=")
+    named, _, model = what.partition("=")
+    mechanism, suffix = named.removesuffix(BESIDE), named.endswith(BESIDE)
     if mechanism not in get_args(Method):
         known = (*get_args(Method), STANDARD_NAME)
         raise BenchError(f"--legs: {word!r}: {_close(mechanism, known, 'mechanism')}")
-    leg = Leg(f"{what}:{depth}@{placement}", mechanism, model or None, placement, depth)  # type: ignore[arg-type]
+    name = f"{what}:{depth}@{placement}"
+    leg = Leg(name, mechanism, model or None, placement, depth, suffix)  # type: ignore[arg-type]
     speculative_config([leg])
     return leg
 

@@ -35,6 +35,17 @@ def test_a_model_may_hold_colons_and_names_its_server() -> None:
     assert leg.server == "custom_class=a.b:C@colocated"
 
 
+def test_a_leg_may_have_suffix_decoding_beside_a_drafter_that_computes() -> None:
+    both, alone = parse_legs("dspark+suffix=folder:4,dspark=folder:4")[1:]
+    assert (both.mechanism, both.model, both.suffix) == ("dspark", "folder", True)
+    assert both.server != alone.server
+    config = speculative_config([both])
+    assert config is not None
+    assert config.enable_suffix_decoding
+    with pytest.raises(BenchError, match="for drafters that compute"):
+        parse_legs("ngram+suffix:4")
+
+
 def test_legs_that_differ_in_depth_alone_share_a_server_that_keeps_nothing() -> None:
     groups = servers_of(parse_legs("suffix:2,suffix:6,suffix:4@colocated"))
     assert [len(legs) for legs in groups.values()] == [1, 2, 1]
