@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 LEAST_RATIO = 0.98
 LEAST_PAIRS = 8
 INTERVAL_PAIRS = 5
-MEMORY = 64
+MEMORY = 32
 """Newest pairs that are kept, and the most that a way back may ask for."""
 _TWO_SIDED_95 = 1.9600
 _ONE_SIDED_90 = 1.2816
@@ -106,6 +106,11 @@ def judged(ledger: Ledger) -> Ledger:
     if now.pairs >= LEAST_PAIRS and now.ratio < LEAST_RATIO and now.below < 1.0:
         return replace(ledger, fallen=True, falls=ledger.falls + 1, ratios=())
     return ledger
+
+
+def voided(ledger: Ledger) -> Ledger:
+    """The text or the costs have changed: pairs of before say nothing any more."""
+    return replace(ledger, drafting=Side(), plain=Side(), ratios=())
 
 
 def student(normal: float, freedom: int) -> float:

@@ -78,7 +78,7 @@ def written(truth: float, periods: int, seed: int = 0, ledger: Ledger | None = N
 
 def test_pairs_find_the_ratio_although_the_machine_changes_pace() -> None:
     found = ratio(written(1.3, 40))
-    assert found.pairs == 40
+    assert found.pairs == MEMORY
     assert found.low < 1.3 < found.high
     assert found.high - found.low < 0.04
 
