@@ -24,8 +24,9 @@ class Causal:
     def __call__(
         self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor
     ) -> torch.Tensor:
-        """q [rows, heads, dim], k and v [rows, kv_heads, dim] -> [rows, heads, dim]."""
-        out = torch.empty_like(q)
+        """q [rows, heads, dim], k and v [rows, kv_heads, dim], where v's dim may be another ->
+        [rows, heads, v's dim]."""
+        out = q.new_empty(*q.shape[:-1], v.shape[-1])
         for span in self._spans:
             rows = slice(span.start, span.stop)
             keys, values = span.kv.write(
@@ -54,7 +55,7 @@ class Block:
         self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor
     ) -> torch.Tensor:
         causal, window = self._masks[layer if len(self._masks) > 1 else 0]
-        out = torch.empty_like(q)
+        out = q.new_empty(*q.shape[:-1], v.shape[-1])
         for span in self._spans:
             rows, count = slice(span.start, span.stop), span.stop - span.start
             keys, values = span.kv.write(

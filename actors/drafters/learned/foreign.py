@@ -95,6 +95,7 @@ def _config(config: Mapping[str, Any], count: int) -> Any:
         if getattr(text, name, None) is not None:
             setattr(text, name, value)
     text._attn_implementation = ATTENTION
+    text._experts_implementation = "eager"  # any dtype, and a row knows nothing of the others
     return text
 
 
