@@ -74,6 +74,7 @@ class Watch:
 
     def __init__(self, engine: Engine) -> None:
         self.seconds: dict[str, float] = defaultdict(float)
+        self._wrapped: list[tuple[Any, str, Callable[..., Any]]] = []
         self._wrap(engine.port, "gather", "gather")
         for name in ("open", "commit", "close"):
             self._wrap(engine.port, name, "tell")
@@ -94,24 +95,28 @@ class Watch:
             finally:
                 self.seconds[part] += time.perf_counter() - began
 
+        self._wrapped.append((owner, name, call))
         setattr(owner, name, timed)
 
+    def __enter__(self) -> Watch:
+        return self
 
-def measure(engine: Engine, requests: list[EngineRequest]) -> Split:
-    pack = verdicts.pack
-    watch, split = Watch(engine), Split()
+    def __exit__(self, *error: object) -> None:
+        """Packing is a function of a module, which the next engine shares."""
+        for owner, name, call in self._wrapped:
+            setattr(owner, name, call)
+
+
+def measure(engine: Engine, watch: Watch, requests: list[EngineRequest]) -> Split:
+    split = Split()
     for request in requests:
         engine.add(request)
-    try:
-        while engine.has_work:
-            before, parts = replace(engine.stats), dict(watch.seconds)
-            running = len(engine.scheduler.running)
-            engine.step()
-            stats = engine.stats
-            if stats.prefill_tokens == before.prefill_tokens and running == len(requests):
-                _add(split, before, stats, parts, watch.seconds)
-    finally:
-        verdicts.pack = pack
+    while engine.has_work:
+        before, parts = replace(engine.stats), dict(watch.seconds)
+        running = len(engine.scheduler.running)
+        engine.step()
+        if engine.stats.prefill_tokens == before.prefill_tokens and running == len(requests):
+            _add(split, before, engine.stats, parts, watch.seconds)
     return split
 
 
@@ -212,7 +217,7 @@ def report(options: argparse.Namespace) -> str:
         "Microseconds a step; drafted rows and tokens are a step's, of all sessions together.",
         "",
         f"- Command: `python infra/bench/round.py --model {options.model} --sessions {sessions} "
-        f"--tokens {options.tokens}`",
+        f"--tokens {options.tokens} --legs {' '.join(options.legs)}`",
         f"- {datetime.date.today().isoformat()}, {platform.machine()}, "
         f"{multiprocessing.cpu_count()} cores, torch {torch.__version__}, load average before: "
         f"{os.getloadavg()[0]:.1f}",
@@ -222,11 +227,11 @@ def report(options: argparse.Namespace) -> str:
     ]
     path = str(resolve(options.model))
     for leg in options.legs:
-        for count in options.sessions:
-            with engine_of(leg, path, options.compile_cache) as engine:
-                split = measure(engine, requests_of(path, count, options.tokens))
-            lines.append(line(leg, count, split))
-            print(lines[-1], flush=True)
+        with engine_of(leg, path, options.compile_cache) as engine, Watch(engine) as watch:
+            for count in options.sessions:
+                split = measure(engine, watch, requests_of(path, count, options.tokens))
+                lines.append(line(leg, count, split))
+                print(lines[-1], flush=True)
     lines += ["", f"Load average after: {os.getloadavg()[0]:.1f}."]
     return "\n".join(lines) + "\n"
 
