@@ -121,10 +121,19 @@ def propose(drafter: FeatureDrafter, wanted: dict[SessionKey, int]) -> dict[Sess
 
 
 def fresh(name: str, follower: Follower, depth: int, **fields: Any) -> Proposal:
-    """What a drafter that reads the whole prefix at once proposes."""
-    drafter = make(name, prefill_rows=10_000, **fields)
+    """What a drafter that reads the whole prefix at once proposes: one without sessions, which
+    nothing of earlier ones outlives (a law of its own)."""
+    drafter = _fresh(name, **fields)
     drafter.open([follower.opening()])
-    return propose(drafter, {follower.key: depth})[follower.key]
+    found = propose(drafter, {follower.key: depth})[follower.key]
+    drafter.close(follower.key)
+    assert not len(drafter.sessions)
+    return found
+
+
+@functools.cache
+def _fresh(name: str, **fields: Any) -> FeatureDrafter:
+    return make(name, prefill_rows=10_000, **fields)
 
 
 def close(a: Proposal, b: Proposal) -> None:

@@ -46,7 +46,8 @@ class LocalConv(nn.Module):
         out = torch.zeros_like(grouped)
         for tap in range(self.spec.taps):
             base = self.base_kernel[side, tap].view(-1, self.spec.group)
-            before = grouped.roll(tap, 0) * (places >= tap)[:, None, None]
+            # Filled, not multiplied: another session's NaN must stay its own.
+            before = grouped.roll(tap, 0).masked_fill((places < tap)[:, None, None], 0.0)
             out = out + (base + kernels[:, tap, :, None]) * before
         return out.flatten(-2)
 
