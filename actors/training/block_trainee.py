@@ -23,9 +23,11 @@ from actors.training.acceptance import following, run_of_right
 from actors.training.attend import Blocks
 from actors.training.examples import Example
 from actors.training.laws import TargetLaw
+from actors.training.look_back import look_back
 from actors.training.losses import (
     LossWeights,
     RowTargets,
+    StateLoss,
     confidence_loss,
     head_loss,
     slot_weights,
@@ -33,7 +35,7 @@ from actors.training.losses import (
 from actors.training.packing import (
     Packed,
     all_anchors,
-    answer_laws,
+    answer_states,
     choose_anchors,
     context_rows,
     pack,
@@ -74,7 +76,16 @@ class BlockTrainee:
         self.training = training or BlockTraining()
         self.module = _module(spec, parts.vocab, law.head.shape[0], markov_rank)
         self._embedding = parts.embedding
+        self._state_loss = StateLoss(parts.head)
         self._width = len(spec.taps) * spec.target_hidden
+        self.inverse = torch.ones(self._width)
+
+    def set_scale(self, scale: torch.Tensor) -> None:
+        self.inverse = 1.0 / scale[: self._width]
+
+    def look_back(self, examples: Sequence[Example]) -> None:
+        """Begin with attention to the rows just before (`actors.training.look_back`)."""
+        look_back(self.module, self._embedding, self.inverse, examples, self.spec.mask_token)
 
     # -- the step ---------------------------------------------------------------------------
 
@@ -85,11 +96,14 @@ class BlockTrainee:
         hidden = self._hidden(examples, packed, drafts).flatten(0, 1)
         after = packed.tokens[:, 1:]
         places = self.law.places[after]
-        laws = answer_laws(examples, self.law, self.spec.target_hidden)
+        states = answer_states(examples, self.law, self.spec.target_hidden)
         weights = slot_weights(drafts, self.training.gamma).to(hidden.device)
         weights = weights * packed.valid * (places >= 0)
         targets = RowTargets(
-            laws, packed.rows.flatten(), places.flatten(), weights.flatten().to(hidden.dtype)
+            self.law(states),
+            packed.rows.flatten(),
+            places.flatten(),
+            weights.flatten().to(hidden.dtype),
         )
         markov, confidence = self.module.markov_head, self.module.confidence_head
         e = bias = None
@@ -100,6 +114,10 @@ class BlockTrainee:
             hidden, self.law.head, targets, self.training.terms, e, bias
         )
         figures = {"loss": float(loss.detach())}
+        if self.training.terms.state:
+            near = self._state_loss(hidden, states[targets.laws], targets.weights)
+            figures["state"] = float(near.detach())
+            loss = loss + self.training.terms.state * near
         if confidence is not None and e is not None:
             sure = confidence_loss(confidence(hidden, e), distance, targets.weights)
             figures["confidence"] = float(sure.detach())
@@ -118,7 +136,7 @@ class BlockTrainee:
         features, positions = context_rows(examples, slice(0, self._width))
         attend = Blocks(
             packed.spans,
-            model.context_kv(model.context(features), positions),
+            model.context_kv(model.context(features * self.inverse), positions),
             causal=self.spec.causal,
         )
         ids = torch.full((len(packed.anchors), slots), self.spec.mask_token)
@@ -155,6 +173,7 @@ class BlockTrainee:
 
     def export(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         tensors = dict(self.module.state_dict())
+        tensors["fc.weight"] = tensors["fc.weight"] * self.inverse
         facts: dict[str, Any] = {
             "num_hidden_layers": self.spec.layers,
             "taps": list(self.spec.taps),
@@ -175,7 +194,7 @@ def _module(spec: BlockSpec, vocab: int, draft_vocab: int, rank: int) -> BlockHe
     """Serial heads begin as none at all: no bias, one confidence for everything."""
     markov = MarkovSpec("vanilla", rank, vocab, draft_vocab) if rank else None
     confidence = ConfidenceSpec(rank) if rank else None
-    made = BlockHead(BlockHeadSpec(spec, draft_vocab, markov, confidence))
+    made = BlockHead(BlockHeadSpec(spec, draft_vocab, markov=markov, confidence=confidence))
     if made.markov_head is not None and made.confidence_head is not None:
         nn.init.zeros_(made.markov_head.markov_w2.weight)
         nn.init.zeros_(made.confidence_head.proj.weight)

@@ -24,6 +24,10 @@ class EagleChain:
         self.module: EagleModel = EagleModel(spec)
         self.layer_spec = spec.layer
         self.columns = slice(0, spec.feature_dim)
+        self.inverse = torch.ones(spec.feature_dim)
+
+    def set_scale(self, scale: torch.Tensor) -> None:
+        self.inverse = 1.0 / scale[: self.spec.feature_dim]
 
     @property
     def layer(self) -> EagleLayer:
@@ -32,7 +36,7 @@ class EagleChain:
         return found
 
     def first(self, features: torch.Tensor) -> torch.Tensor:
-        return self.module.fuse(features)
+        return self.module.fuse(features * self.inverse)
 
     def keys(
         self, embedded: torch.Tensor, hidden: torch.Tensor, positions: torch.Tensor
@@ -61,7 +65,9 @@ class EagleChain:
             "fc_norm": spec.fc_norm,
             "norm_output": spec.norm_output,
         }
-        return dict(self.module.state_dict()), facts
+        tensors = dict(self.module.state_dict())
+        tensors["fc.weight"] = tensors["fc.weight"] * self.inverse
+        return tensors, facts
 
 
 class MtpChain:
@@ -76,6 +82,9 @@ class MtpChain:
         self.module: nn.Module = self._model.stages[0]  # the final norm is the target's
         self.layer_spec = spec.layer
         self.columns = slice(-spec.layer.hidden, None)
+
+    def set_scale(self, scale: torch.Tensor) -> None:
+        """What it reads is normed."""
 
     @property
     def stage(self) -> MtpStage:

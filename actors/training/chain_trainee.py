@@ -18,11 +18,11 @@ from actors.training.acceptance import following, run_of_right
 from actors.training.attend import Chain, KeyValue
 from actors.training.examples import Example
 from actors.training.laws import TargetLaw
-from actors.training.losses import LossWeights, RowTargets, head_loss
+from actors.training.losses import LossWeights, RowTargets, StateLoss, head_loss
 from actors.training.packing import (
     Packed,
     all_anchors,
-    answer_laws,
+    answer_states,
     choose_anchors,
     context_rows,
     pack,
@@ -43,6 +43,8 @@ class ChainModel(Protocol):
     def columns(self) -> slice:
         """Which of a row's features it reads."""
         ...
+
+    def set_scale(self, scale: torch.Tensor) -> None: ...
 
     def first(self, features: torch.Tensor) -> torch.Tensor:
         """Features [rows, …] -> what the first step gets, [rows, hidden]."""
@@ -94,13 +96,18 @@ class ChainTrainee:
         self.model, self.module, self.law = model, model.module, law
         self.training = training or ChainTraining()
         self._embedding, self._hidden = parts.embedding, parts.hidden
+        self._state_loss = StateLoss(parts.head)
+
+    def set_scale(self, scale: torch.Tensor) -> None:
+        self.model.set_scale(scale)
 
     def loss(self, examples: Sequence[Example], rng: random.Random) -> StepLoss:
         training = self.training
         chosen = [choose_anchors(e, training.anchors, rng) for e in examples]
         packed = pack(examples, chosen, training.steps)
         places = self.law.places[packed.tokens[:, 1:]]
-        laws = answer_laws(examples, self.law, self._hidden)
+        states = answer_states(examples, self.law, self._hidden)
+        laws = self.law(states)
         loss = torch.zeros(())
         figures: dict[str, float] = {}
         chain = self._chain(examples, packed)
@@ -109,6 +116,9 @@ class ChainTrainee:
             weights = (valid & (places[:, s] >= 0)).to(hidden.dtype)
             targets = RowTargets(laws, packed.rows[:, s], places[:, s], weights)
             part, _, right = head_loss(hidden, self.law.head, targets, training.terms)
+            if training.terms.state:
+                near = self._state_loss(hidden, states[packed.rows[:, s]], weights)
+                part = part + training.terms.state * near
             loss = loss + training.decay**s * part
             if s < 2:
                 hits = (right & valid).float().sum() / valid.sum().clamp(min=1)

@@ -34,8 +34,12 @@ class TargetLaw:
         )
 
     @torch.no_grad()
-    def __call__(self, last: torch.Tensor) -> torch.Tensor:
-        """Pre-norm hidden states of the last layer [rows, hidden] -> probabilities within the
-        draft vocabulary [rows, draft vocab]."""
-        normed = F.rms_norm(last.float(), (last.shape[-1],), self.norm, self.eps)
-        return torch.softmax(normed @ self.head.T, -1)
+    def __call__(self, states: torch.Tensor) -> torch.Tensor:
+        """What the head reads [rows, hidden] -> probabilities within the draft vocabulary
+        [rows, draft vocab]."""
+        return torch.softmax(states @ self.head.T, -1)
+
+    @torch.no_grad()
+    def states(self, last: torch.Tensor) -> torch.Tensor:
+        """Pre-norm hidden states of the last layer [rows, hidden] -> what the head reads."""
+        return F.rms_norm(last.float(), (last.shape[-1],), self.norm, self.eps)

@@ -20,11 +20,13 @@ CHUNK = 256
 @dataclass(frozen=True, slots=True)
 class LossWeights:
     """Terms of a row with draft law q, target law p and the token t that was written:
-    ce: -log q(t). kl: -Σ p log q. tv: Σ |p - q|, twice the chance that a draft is refused."""
+    ce: -log q(t). kl: -Σ p log q. tv: Σ |p - q|, twice the chance that a draft is refused.
+    state: the mean squared distance of logits over the whole vocabulary (`StateLoss`)."""
 
     ce: float = 0.1
     kl: float = 0.0
     tv: float = 0.9
+    state: float = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +137,25 @@ def head_loss(
         x, e, head, bias, targets, terms
     )
     return out
+
+
+class StateLoss:
+    """How far a state is from the target's own last one, measured in logits: with the centred
+    rows W of the head, |W (x - y)|² / V = (x - y)ᵀ C (x - y), one small matrix whatever the
+    vocabulary. A state has hundreds of numbers to learn from where a token is one.
+
+    head: [vocab, hidden], the target's.
+    """
+
+    def __init__(self, head: torch.Tensor) -> None:
+        centred = head - head.mean(0)
+        self._metric = centred.T @ centred / head.shape[0]
+
+    def __call__(self, x: torch.Tensor, y: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        """x, y [rows, hidden], what the head reads of drafter and target -> the weighted mean."""
+        off = x - y
+        losses = ((off @ self._metric) * off).sum(-1)
+        return (losses * weights).sum() / weights.sum().clamp(min=1e-9)
 
 
 def confidence_loss(

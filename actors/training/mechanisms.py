@@ -21,11 +21,15 @@ from actors.training.laws import TargetLaw
 from actors.training.trainee import Trainee
 from actors.training.warm_start import (
     TargetLayers,
+    quiet,
+    start_norm,
     warm_block,
     warm_eagle,
     warm_embedding,
     warm_mtp,
 )
+
+Scale = torch.Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,7 @@ class Shape:
     drafts: int = 6
     markov_rank: int = 32
     mask_token: int = 4
-    warm: bool = True
+    warm: bool = False
     block: BlockTraining = field(default_factory=BlockTraining)
     chain: ChainTraining = field(default_factory=ChainTraining)
 
@@ -60,16 +64,28 @@ def default_taps(layers: int) -> tuple[int, ...]:
 
 
 def build(
-    mechanism: str, parts: TargetParts, draft_ids: torch.Tensor, folder: str, shape: Shape
+    mechanism: str,
+    parts: TargetParts,
+    draft_ids: torch.Tensor,
+    folder: str,
+    shape: Shape,
+    scale: torch.Tensor | None = None,
 ) -> Trainee:
-    """folder: the target's. Raises TrainingError for a mechanism that is not trained here."""
+    """folder: the target's. scale: of the recorded features, which `fc` is trained without. Raises
+    TrainingError for a mechanism that is not trained here."""
     if mechanism not in BUILDERS:
         known = ", ".join(BUILDERS)
         raise TrainingError(f"unknown mechanism {mechanism!r}; trained are {known}", "mechanism")
     if not 0 <= shape.mask_token < parts.vocab:
         raise TrainingError(f"the mask token {shape.mask_token} is no token", "mask_token")
     layers = TargetLayers(folder) if shape.warm else None
-    return BUILDERS[mechanism](parts, TargetLaw.of(parts, draft_ids), shape, layers)
+    if scale is None:
+        scale = torch.ones(len(default_taps(parts.layers)) * parts.hidden)
+    made = BUILDERS[mechanism](parts, TargetLaw.of(parts, draft_ids), shape, layers, scale)
+    made.set_scale(scale)
+    if not shape.warm:
+        quiet(made.module)
+    return made
 
 
 def layer_of(parts: TargetParts, intermediate: int, *, qk_norm: bool) -> LayerSpec:
@@ -93,7 +109,12 @@ def layer_of(parts: TargetParts, intermediate: int, *, qk_norm: bool) -> LayerSp
 
 
 def _block(
-    parts: TargetParts, law: TargetLaw, shape: Shape, layers: TargetLayers | None, rank: int
+    parts: TargetParts,
+    law: TargetLaw,
+    shape: Shape,
+    layers: TargetLayers | None,
+    scale: torch.Tensor,
+    rank: int,
 ) -> BlockTrainee:
     taps = default_taps(parts.layers)[:-1]
     spec = BlockSpec(
@@ -106,8 +127,7 @@ def _block(
         next_token=bool(rank),
     )
     made = BlockTrainee(spec, parts, law, rank, shape.block)
-    with torch.no_grad():
-        made.module.norm.weight.copy_(parts.norm)
+    start_norm(made.module.norm, parts.norm)
     if made.module.markov_head is not None:
         warm_embedding(made.module.markov_head.markov_w1, parts.embedding)
     if layers is not None:
@@ -115,24 +135,36 @@ def _block(
         sources = tuple(range(taps[-1], taps[-1] + shape.layers))
         if sources[-1] >= parts.layers:
             raise TrainingError("so many layers cannot begin as the target's last ones", "layers")
-        warm_block(made.module, layers, sources, len(taps) - 1)
+        warm_block(made.module, layers, sources, len(taps) - 1, scale)
     return made
 
 
 def _dspark(
-    parts: TargetParts, law: TargetLaw, shape: Shape, layers: TargetLayers | None
+    parts: TargetParts,
+    law: TargetLaw,
+    shape: Shape,
+    layers: TargetLayers | None,
+    scale: torch.Tensor,
 ) -> Trainee:
-    return _block(parts, law, shape, layers, shape.markov_rank)
+    return _block(parts, law, shape, layers, scale, shape.markov_rank)
 
 
 def _dflash(
-    parts: TargetParts, law: TargetLaw, shape: Shape, layers: TargetLayers | None
+    parts: TargetParts,
+    law: TargetLaw,
+    shape: Shape,
+    layers: TargetLayers | None,
+    scale: torch.Tensor,
 ) -> Trainee:
-    return _block(parts, law, shape, layers, 0)
+    return _block(parts, law, shape, layers, scale, 0)
 
 
 def _eagle3(
-    parts: TargetParts, law: TargetLaw, shape: Shape, layers: TargetLayers | None
+    parts: TargetParts,
+    law: TargetLaw,
+    shape: Shape,
+    layers: TargetLayers | None,
+    scale: torch.Tensor,
 ) -> Trainee:
     taps = default_taps(parts.layers)[:-1]
     spec = EagleSpec(
@@ -143,14 +175,19 @@ def _eagle3(
         draft_vocab=int(law.head.shape[0]),
     )
     chain = EagleChain(spec)
-    with torch.no_grad():
-        chain.module.norm.weight.copy_(parts.norm)
+    start_norm(chain.module.norm, parts.norm)
     if layers is not None:
-        warm_eagle(chain.module, layers, parts.layers - 1, len(taps) - 1)
+        warm_eagle(chain.module, layers, parts.layers - 1, len(taps) - 1, scale)
     return ChainTrainee("eagle3", chain, parts, law, shape.drafts, shape.chain)
 
 
-def _mtp(parts: TargetParts, law: TargetLaw, shape: Shape, layers: TargetLayers | None) -> Trainee:
+def _mtp(
+    parts: TargetParts,
+    law: TargetLaw,
+    shape: Shape,
+    layers: TargetLayers | None,
+    scale: torch.Tensor,
+) -> Trainee:
     spec = MtpSpec(
         layer=layer_of(parts, shape.intermediate or 1536, qk_norm=False),
         stages=1,
@@ -158,14 +195,13 @@ def _mtp(parts: TargetParts, law: TargetLaw, shape: Shape, layers: TargetLayers 
         target_eps=float(parts.config.get("rms_norm_eps", 1e-6)),
     )
     chain = MtpChain(spec, parts.norm)
-    with torch.no_grad():
-        chain.stage.norm.weight.copy_(parts.norm)
+    start_norm(chain.stage.norm, parts.norm)
     if layers is not None:
         warm_mtp(chain.stage, layers, parts.layers - 1)
     return ChainTrainee("mtp", chain, parts, law, shape.drafts, shape.chain)
 
 
-Build = Callable[[TargetParts, TargetLaw, Shape, TargetLayers | None], Trainee]
+Build = Callable[[TargetParts, TargetLaw, Shape, TargetLayers | None, torch.Tensor], Trainee]
 BUILDERS: dict[str, Build] = {
     "dspark": _dspark,
     "dflash": _dflash,

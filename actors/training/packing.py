@@ -59,10 +59,10 @@ def pack(examples: Sequence[Example], chosen: Sequence[torch.Tensor], drafts: in
     )
 
 
-def answer_laws(examples: Sequence[Example], law: TargetLaw, hidden: int) -> torch.Tensor:
-    """The target's law after each answer token but the last, [anchors of all, draft vocab]. The
-    last `hidden` features are the target's last state."""
-    return law(torch.cat([e.features[e.prompt_len :, -hidden:] for e in examples]))
+def answer_states(examples: Sequence[Example], law: TargetLaw, hidden: int) -> torch.Tensor:
+    """What the target's head read after each answer token but the last, [anchors of all, hidden].
+    The last `hidden` features are the target's last state."""
+    return law.states(torch.cat([e.features[e.prompt_len :, -hidden:] for e in examples]))
 
 
 def context_rows(examples: Sequence[Example], columns: slice) -> tuple[torch.Tensor, torch.Tensor]:

@@ -20,12 +20,14 @@ from safetensors.torch import load_file
 
 from actors.drafters.learned.target_parts import TargetParts, target_parts
 from actors.training.answering import AnswerOptions, AnswerProgress, answer, answering_engine
+from actors.training.block_trainee import BlockTrainee
 from actors.training.errors import TrainingError
 from actors.training.examples import Example, load_examples, prompt_texts
 from actors.training.loop import Hooks, Loop, LoopOptions, Report
 from actors.training.mechanisms import Shape, build, default_taps
 from actors.training.prompts import Encode, read_prompts, tokenised
 from actors.training.recorder import Recorder
+from actors.training.scale import feature_scale
 from actors.training.store import AnswerStore, StoreHeader
 from actors.training.trainee import Trainee
 from actors.training.vocabulary import (
@@ -160,9 +162,16 @@ def fit(
 ) -> Trainee:
     """Train until the budget is spent or `stop`; on_best: with the averaged weights in place."""
     torch.manual_seed(options.seed)
-    trainee = build(options.mechanism, data.parts, data.draft_ids, options.target, options.shape)
+    scale = feature_scale(options.output, data.train)
+    trainee = build(
+        options.mechanism, data.parts, data.draft_ids, options.target, options.shape, scale
+    )
+    if isinstance(trainee, BlockTrainee):
+        trainee.look_back(data.train)
     if options.init_from is not None:
-        view.stage(f"{begin_with(trainee, options.init_from)} tensors from {options.init_from}")
+        view.stage(
+            f"{begin_with(trainee, options.init_from, scale)} tensors from {options.init_from}"
+        )
 
     def validated(line: dict[str, Any], best: bool) -> None:
         view.validated(line)
@@ -180,9 +189,9 @@ def fit(
 
 
 @torch.no_grad()
-def begin_with(trainee: Trainee, folder: Path) -> int:
-    """How many tensors were taken from the export in `folder`. Raises TrainingError when none
-    fits."""
+def begin_with(trainee: Trainee, folder: Path, scale: torch.Tensor) -> int:
+    """How many tensors were taken from the export in `folder`. scale: of the features. Raises
+    TrainingError when none fits."""
     try:
         stored = load_file(folder / "model.safetensors")
     except (OSError, SafetensorError) as error:
@@ -191,7 +200,8 @@ def begin_with(trainee: Trainee, folder: Path) -> int:
     for name, parameter in trainee.module.named_parameters():
         found = stored.get(name)
         if found is not None and found.shape == parameter.shape:
-            parameter.copy_(found)
+            units = scale[: found.shape[1]] if name == "fc.weight" else 1.0
+            parameter.copy_(found.float() * units)
             taken += 1
     if not taken:
         raise TrainingError(f"no tensor of {folder} fits a {trainee.mechanism}", "init_from")

@@ -33,6 +33,10 @@ class Trainee(Protocol):
     @property
     def module(self) -> nn.Module: ...
 
+    def set_scale(self, scale: torch.Tensor) -> None:
+        """Features come divided by `scale` from now on (`actors.training.scale`)."""
+        ...
+
     def loss(self, examples: Sequence[Example], rng: random.Random) -> StepLoss: ...
 
     def right(self, examples: Sequence[Example]) -> list[list[int]]:

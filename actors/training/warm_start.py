@@ -15,7 +15,7 @@ from safetensors import safe_open
 from torch import nn
 
 from actors.drafters.learned.block_model import BlockModel
-from actors.drafters.learned.blocks import MLP, Attention, DecoderLayer
+from actors.drafters.learned.blocks import MLP, Attention, DecoderLayer, RMSNorm
 from actors.drafters.learned.eagle_model import EagleLayer, EagleModel
 from actors.drafters.learned.mtp_model import MtpStage
 from actors.training.errors import TrainingError
@@ -44,11 +44,16 @@ class TargetLayers:
 
 
 @torch.no_grad()
-def warm_block(model: BlockModel, layers: TargetLayers, sources: tuple[int, ...], tap: int) -> None:
+def warm_block(
+    model: BlockModel,
+    layers: TargetLayers,
+    sources: tuple[int, ...],
+    tap: int,
+    scale: torch.Tensor,
+) -> None:
     """Drafter layer i begins as the target's sources[i]; the context begins as tap number `tap`
     of the features, what those layers' attention has read in the target."""
-    hidden = model.spec.layer.hidden
-    _pass_through(model.fc.weight, tap, hidden)
+    _pass_through(model.fc.weight, tap, scale)
     for module, source in zip(model.layers, sources, strict=True):
         assert isinstance(module, DecoderLayer)
         attention = module.self_attn
@@ -60,11 +65,13 @@ def warm_block(model: BlockModel, layers: TargetLayers, sources: tuple[int, ...]
 
 
 @torch.no_grad()
-def warm_eagle(model: EagleModel, layers: TargetLayers, source: int, tap: int) -> None:
+def warm_eagle(
+    model: EagleModel, layers: TargetLayers, source: int, tap: int, scale: torch.Tensor
+) -> None:
     """The hidden half of the two-wide layer begins as the target's layer, the half that reads the
     token as nearly nothing; features begin as tap number `tap`."""
     hidden = model.spec.layer.hidden
-    _pass_through(model.fc.weight, tap, hidden)
+    _pass_through(model.fc.weight, tap, scale)
     layer = model.layers[0]
     assert isinstance(layer, EagleLayer)
     for name in ("q_proj", "k_proj", "v_proj"):
@@ -100,10 +107,13 @@ def _folded(layers: TargetLayers, source: int, name: str) -> torch.Tensor:
     return layers.tensor(source, f"self_attn.{name}") * norm
 
 
-def _pass_through(weight: torch.Tensor, tap: int, hidden: int) -> None:
-    """fc: one tap as it is, and noise too small to matter of the others."""
-    weight.normal_(0.0, 0.02 * hidden**-0.5)
-    weight[:, tap * hidden : (tap + 1) * hidden] += torch.eye(hidden)
+def _pass_through(weight: torch.Tensor, tap: int, scale: torch.Tensor) -> None:
+    """fc: one tap as it is but for its size, which becomes one, and a little of the others.
+    scale: what the features are divided by."""
+    hidden = weight.shape[0]
+    weight.normal_(0.0, 0.1 * weight.shape[1] ** -0.5)
+    own = scale[tap * hidden : (tap + 1) * hidden]
+    weight[:, tap * hidden : (tap + 1) * hidden] += torch.diag(own / own.pow(2).mean().sqrt())
 
 
 @torch.no_grad()
@@ -146,3 +156,23 @@ def warm_embedding(table: nn.Embedding, embedding: torch.Tensor) -> None:
     _, vectors = torch.linalg.eigh(centred.T @ centred)
     projected = centred @ vectors[:, -rank:]
     table.weight.copy_(projected / projected.std().clamp(min=1e-6))
+
+
+START = 0.25
+"""Of the target's final norm: states that know nothing yet had better say little."""
+
+
+@torch.no_grad()
+def start_norm(norm: RMSNorm, final: torch.Tensor) -> None:
+    """The norm before the head, from the target's final one [hidden]."""
+    norm.weight.copy_(START * final)
+
+
+@torch.no_grad()
+def quiet(module: nn.Module) -> None:
+    """Attention and MLP add nothing at first, so that what enters a layer leaves it."""
+    for part in module.modules():
+        if isinstance(part, Attention):
+            part.o_proj.weight.zero_()
+        elif isinstance(part, MLP):
+            part.down_proj.weight.zero_()

@@ -13,7 +13,7 @@ from actors.training.block_trainee import BlockTrainee, BlockTraining
 from actors.training.examples import Example
 from actors.training.laws import TargetLaw
 from actors.training.losses import LossWeights
-from actors.training.packing import answer_laws, pack
+from actors.training.packing import answer_states, pack
 from tests.unit.actors.training.small import HIDDEN, TAPS, block_spec, example, parts, randomised
 
 DRAFT_IDS = torch.arange(0, 40, 2)
@@ -71,7 +71,8 @@ def test_a_slot_is_compared_with_the_law_after_the_text_before_it() -> None:
     made = trainee(next_token=True)
     examples = [example(12, 4, 0), example(9, 2, 1)]
     chosen = [torch.arange(e.prompt_len, e.length - 1) for e in examples]
-    packed, laws = pack(examples, chosen, DRAFTS), answer_laws(examples, made.law, HIDDEN)
+    packed = pack(examples, chosen, DRAFTS)
+    laws = made.law(answer_states(examples, made.law, HIDDEN))
     row = 0
     for e, anchors in zip(examples, chosen, strict=True):
         for anchor in anchors.tolist():
@@ -80,7 +81,7 @@ def test_a_slot_is_compared_with_the_law_after_the_text_before_it() -> None:
                 assert bool(packed.valid[row, k]) == (at <= e.length - 2)
                 if packed.valid[row, k]:
                     assert packed.tokens[row, k + 1] == e.tokens[at + 1]
-                    expected = made.law(e.features[at : at + 1, -HIDDEN:])[0]
+                    expected = made.law(made.law.states(e.features[at : at + 1, -HIDDEN:]))[0]
                     torch.testing.assert_close(laws[packed.rows[row, k]], expected)
             row += 1
 
@@ -110,7 +111,7 @@ def test_a_few_steps_learn_an_answer_by_heart(next_token: bool) -> None:
     made = trainee(next_token=next_token, rank=4 if next_token else 0)
     e = example(12, 4, 0)
     e = Example(e.tokens // 2 * 2, e.prompt_len, e.category, e.features)  # all can be drafted
-    made.training = BlockTraining(sizes=(DRAFTS,), terms=LossWeights(1, 0, 0))
+    made.training = BlockTraining(sizes=(DRAFTS,), terms=LossWeights(1, 0, 0, 0))
     optimizer = torch.optim.AdamW(made.module.parameters(), lr=3e-2)
     for step in range(60):
         optimizer.zero_grad()

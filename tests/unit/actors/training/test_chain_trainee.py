@@ -85,7 +85,7 @@ def test_a_few_steps_learn_an_answer_by_heart(name: str) -> None:
     torch.manual_seed(0)
     made, e = trainee(name), example(12, 4, 0)
     e = Example(e.tokens // 2 * 2, e.prompt_len, e.category, e.features)
-    made.training = ChainTraining(steps=STEPS, terms=LossWeights(1, 0, 0))
+    made.training = ChainTraining(steps=STEPS, terms=LossWeights(1, 0, 0, 0))
     optimizer = torch.optim.AdamW(made.module.parameters(), lr=2e-2)
     for step in range(80):
         optimizer.zero_grad()

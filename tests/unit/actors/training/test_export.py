@@ -24,6 +24,7 @@ from tests.unit.actors.training.small import randomised
 
 LAYERS, HIDDEN, VOCAB, DEPTH = 8, 64, 128, 4
 DRAFT_IDS = torch.arange(0, VOCAB, 2)
+SCALE = 2.0 ** (torch.arange(4 * HIDDEN) % 5 - 2)  # powers of two: bf16 loses nothing
 CASES = [(m, layout) for m in LAYOUTS for layout in LAYOUTS[m]]
 
 
@@ -37,7 +38,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trained(mechanism: str, target: Path) -> SimpleNamespace:
     parts = target_parts(target, torch.float32)
     shape = Shape(drafts=DEPTH, intermediate=48, markov_rank=8, warm=False)
-    made = build(mechanism, parts, DRAFT_IDS, str(target), shape)
+    made = build(mechanism, parts, DRAFT_IDS, str(target), shape, SCALE)
     randomised(made.module)
     with torch.no_grad():  # what a file in bf16 can say
         for parameter in made.module.parameters():
@@ -111,7 +112,7 @@ def _draft(drafter: Drafter, e: Example, text: torch.Tensor, anchor: int, k: int
 
 def _with_whole_head(made: SimpleNamespace, mechanism: str, target: Path) -> SimpleNamespace:
     shape = Shape(drafts=DEPTH, intermediate=48, markov_rank=8, warm=False)
-    whole = build(mechanism, made.parts, torch.arange(VOCAB), str(target), shape)
+    whole = build(mechanism, made.parts, torch.arange(VOCAB), str(target), shape, SCALE)
     whole.module.load_state_dict(made.trainee.module.state_dict())
     return SimpleNamespace(trainee=whole, parts=made.parts)
 

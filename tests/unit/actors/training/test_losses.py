@@ -6,7 +6,14 @@ import pytest
 import torch
 
 from actors.training import losses
-from actors.training.losses import LossWeights, RowTargets, head_loss, pace_weights, slot_weights
+from actors.training.losses import (
+    LossWeights,
+    RowTargets,
+    StateLoss,
+    head_loss,
+    pace_weights,
+    slot_weights,
+)
 
 ROWS, HIDDEN, VOCAB, RANK = 11, 6, 9, 3
 
@@ -76,3 +83,12 @@ def test_pace_weights_sum_the_survival_from_each_slot_on() -> None:
     q = torch.tensor([[0.5, 0.2, 0.8]])
     a, b, c = 0.75, 0.75 * 0.6, 0.75 * 0.6 * 0.9
     torch.testing.assert_close(pace_weights(q), torch.tensor([[a + b + c, b + c, c]]))
+
+
+def test_the_distance_of_states_is_that_of_centred_logits() -> None:
+    x, y, head = made("x", ROWS, HIDDEN), made("y", ROWS, HIDDEN), made("head", VOCAB, HIDDEN)
+    weights = targets().weights
+    off = (x - y) @ head.T
+    rows = (off - off.mean(-1, keepdim=True)).pow(2).mean(-1)
+    expected = (rows * weights).sum() / weights.sum()
+    torch.testing.assert_close(StateLoss(head)(x, y, weights), expected)
