@@ -19,6 +19,7 @@ IN_PLACE = {
     "Qwen3DFlashDraftModel": "AutoModel DFlash",
     "DFlash2DraftModel": "z-lab DFlash 2",
     "DominoDraftModel": "SpecForge Domino",
+    "MuseGlimmerAssistantModel": "transformers DFlash",
 }
 NEXT_TOKEN = {
     "Qwen3DSparkModel": "DeepSpec",
@@ -26,6 +27,9 @@ NEXT_TOKEN = {
     "Lfm2DSparkDraftModel": "LiquidAI DSpark",
 }
 """Architectures by what a slot predicts: its own position's token, or the next one's."""
+TWO_WAY = frozenset({"MuseGlimmerAssistantModel"})
+"""Those whose windows look both ways, though nothing in their config says so."""
+ALIASES = {"encoder.fc.": "fc.", "encoder.output_norm_enc.": "hidden_norm."}
 
 
 def matches(checkpoint: Checkpoint) -> bool:
@@ -53,7 +57,7 @@ def read(checkpoint: Checkpoint, target: TargetShape | None) -> LoadedHead:
             taps=taps,
             taps_from=taps_from,
             next_token=_next_token(extra, architecture, markov),
-            causal=_causal(extra),
+            causal=_causal(extra, architecture),
             interleaved=True if architecture.startswith("Lfm2") else None,
             target_layers=integer(extra, "num_target_layers", 0),
         ),
@@ -68,11 +72,11 @@ def _next_token(extra: Mapping[str, Any], architecture: str, markov: bool) -> bo
     return architecture in NEXT_TOKEN or markov or extra.get("projector_type") == "dspark"
 
 
-def _causal(extra: Mapping[str, Any]) -> bool | None:
+def _causal(extra: Mapping[str, Any], architecture: str) -> bool | None:
     for key in ("is_causal", "causal"):
         if extra.get(key) is not None:
             return bool(extra[key])
-    return None
+    return False if architecture in TWO_WAY else None
 
 
 def _taps(
@@ -99,4 +103,8 @@ def _rename(name: str) -> str | None:
 
 
 def _bare(name: str) -> str:
-    return name.removeprefix("model.")
+    bare = name.removeprefix("model.")
+    for alias, ours in ALIASES.items():
+        if bare.startswith(alias):
+            return ours + bare.removeprefix(alias)
+    return bare

@@ -9,7 +9,6 @@ ARCHITECTURES = {
     "LiLiCorrDraftModel": "LiLiCorr",
     "Qwen3XPressModel": "XPress",
     "Gemma4DSparkModel": "DSpark for Gemma 4 (four norms a layer, GELU)",
-    "MuseGlimmerAssistantModel": "Muse Glimmer's DFlash",
     "FlashMapDraftModel": "FlashMap",
 }
 PREFIXES = {
