@@ -51,7 +51,7 @@ class BlockTraining:
     weights exp(-(k-1)/γ)."""
 
     anchors: int = 64
-    sizes: tuple[int, ...] = (6, 6, 4, 3)
+    sizes: tuple[int, ...] = (6, 3, 3, 2, 2, 2)
     gamma: float = 3.0
     terms: LossWeights = field(default_factory=LossWeights)
 

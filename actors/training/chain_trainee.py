@@ -75,9 +75,9 @@ class ChainTraining:
     decay: a step's loss weighs decay^step."""
 
     anchors: int = 96
-    steps: int = 4
+    steps: int = 3
     decay: float = 0.8
-    terms: LossWeights = field(default_factory=lambda: LossWeights(ce=0.0, kl=1.0, tv=0.0))
+    terms: LossWeights = field(default_factory=lambda: LossWeights(ce=0.1, kl=0.9, tv=0.0))
 
 
 class ChainTrainee:

@@ -35,7 +35,7 @@ def look_back(
     some = examples[:_ENOUGH]
     features, _ = context_rows(some, slice(0, inverse.shape[0]))
     to_key = _constant(model.context(features * inverse))
-    tokens = torch.cat([e.tokens for e in some]).unique()
+    tokens = torch.tensor(sorted({t for e in some for t in e.tokens.tolist()}))
     masks = torch.full((len(tokens),), mask_token)
     rows = embedding[torch.cat((tokens, masks))]
     for layer in model.layers:
@@ -57,4 +57,5 @@ def _constant(rows: torch.Tensor) -> torch.Tensor:
     """u with u · x close to one for all rows x [n, hidden], by ridge regression."""
     size = rows.shape[1]
     gram = rows.T @ rows / rows.shape[0] + _RIDGE * torch.eye(size)
-    return torch.linalg.solve(gram, rows.mean(0))
+    found: torch.Tensor = torch.linalg.solve(gram, rows.mean(0))
+    return found

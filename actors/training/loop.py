@@ -30,12 +30,12 @@ class LoopOptions:
     average: decay of the weights' average."""
 
     budget_s: float
-    learning_rate: float = 1e-3
+    learning_rate: float = 2e-3
     warmup_steps: int = 40
     cooldown: float = 0.3
     weight_decay: float = 0.01
     clip: float = 1.0
-    anchors: int = 512
+    anchors: int = 128
     average: float = 0.99
     validate_s: float = 180.0
     seed: int = 0

@@ -70,7 +70,7 @@ def train(
     mask_token: Annotated[
         int, typer.Option(min=0, help="An id that no text has (dspark, dflash).")
     ] = 4,
-    learning_rate: Annotated[float, typer.Option(min=0, help="The highest.")] = 1e-3,
+    learning_rate: Annotated[float, typer.Option(min=0, help="The highest.")] = 2e-3,
     init_from: Annotated[
         Path | None,
         typer.Option(help="A trained drafter's folder whose layers this one begins with."),

@@ -52,12 +52,12 @@ def run_options(given: Mapping[str, Any], target: str, compile_cache: str) -> Ru
 def _shape(given: Mapping[str, Any]) -> Shape:
     drafts: int = given["drafts"]
     block = BlockTraining()
-    # Whole blocks half of the time, shorter ones else.
-    sizes = tuple(sorted({drafts, max(1, drafts * 2 // 3), max(1, drafts // 2)}, reverse=True))
+    # Short blocks most often: they are asked for most, and cost least to learn from.
+    short = [max(1, drafts // 2)] * 2 + [max(1, drafts // 3)] * 3
     return Shape(
         layers=given["layers"],
         intermediate=given["intermediate"],
         drafts=drafts,
         mask_token=given["mask_token"],
-        block=replace(block, sizes=(drafts, *sizes)),
+        block=replace(block, sizes=(drafts, *short)),
     )
