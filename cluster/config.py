@@ -66,6 +66,11 @@ class SpeculativeConfig(_Strict):
     placement: Literal["remote", "colocated"] = Field(
         "remote", description="Drafters as deployments of their own, or inside the verifier."
     )
+    use_heterogeneous_vocab: bool = Field(
+        False,
+        description="draft_model: its vocabulary may be another than the target's; tokens of the "
+        "same text are drafted.",
+    )
     prompt_lookup_max: int = Field(5, ge=1, le=32, description="ngram: longest match.")
     prompt_lookup_min: int = Field(2, ge=1, le=32, description="ngram: shortest match.")
     enable_suffix_decoding: bool = Field(

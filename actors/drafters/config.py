@@ -25,6 +25,8 @@ class DrafterConfig:
     num_speculative_tokens: the longest block ever asked for.
     run_ahead: whether chains go on past a block while the target verifies it.
     rejection_sample_method: the acceptance rule; where it weighs laws, sampled drafts bring theirs.
+    use_heterogeneous_vocab: draft_model: its vocabulary may be another than the target's; tokens
+        of the same text are drafted.
     feature_format: "auto": a verifier elsewhere sends features through the drafter's first map,
         where it has one; "raw": as tapped. feature_dtype: "bf16" or "fp8", on the wire.
     enable_suffix_decoding: put suffix decoding beside the method: its blocks where it expects more.
@@ -48,6 +50,7 @@ class DrafterConfig:
     rejection_sample_method: Rule = DEFAULT
     feature_format: FeatureFormat = "raw"
     feature_dtype: FeatureDtype = "bf16"
+    use_heterogeneous_vocab: bool = False
     prompt_lookup_max: int = 5
     prompt_lookup_min: int = 2
     enable_suffix_decoding: bool = False

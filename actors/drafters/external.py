@@ -5,8 +5,8 @@ uses at the same position, so drafts are likely what the target will draw; under
 weigh laws x is drawn from q, which goes with it, and always as many as were asked for, so that
 neither the length nor the time of a block says what is in it (DESIGN §5).
 
-Law of a session: KV rows 0 … kv_len-1 are those of its committed tokens, each at its absolute
-position. A round feeds tokens[kv_len:], whatever they are: the draft that was accepted and never
+Law of a session: KV rows 0 … kv_len-1 are those of its committed text, each at its absolute
+position. A round feeds text[kv_len:], whatever it is: the draft that was accepted and never
 fed (pitfalls S28), the tokens of rounds at D = 0 (S30), a prompt in parts.
 """
 
@@ -32,7 +32,8 @@ from actors.drafters.allot import allot
 from actors.drafters.config import DrafterConfig
 from actors.drafters.external_choose import Prefix, next_drafts
 from actors.drafters.external_kv import ATTENTION, DraftStep, SessionKV, Span, token_bytes
-from actors.drafters.external_load import load_draft_model
+from actors.drafters.external_load import load_draft_model, other_vocabulary
+from actors.drafters.external_vocabulary import Intersection
 from actors.drafters.sessions import SessionTable, room
 from actors.engine.loading import end_tokens
 from actors.sampling.law import TokenLaw
@@ -42,8 +43,9 @@ from actors.sampling.rules import weighs_laws
 
 @dataclass(slots=True)
 class ExternalSession:
-    """fed: drafts after the committed tokens whose KV rows exist too, rows length … . block: what
-    was last proposed after them, where a chain may go on from there."""
+    """text: the committed tokens as the draft model reads them: the same list, but for another
+    vocabulary (`other`). fed: drafts after them whose KV rows exist too, rows `rows` … . block:
+    what was last proposed after them, where a chain may go on from there."""
 
     key: SessionKey
     tokens: list[int]
@@ -53,15 +55,25 @@ class ExternalSession:
     kv_len: int = 0
     fed: list[int] = field(default_factory=list)
     block: list[int] = field(default_factory=list)
+    other: Intersection | None = None
+    text: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.text = self.tokens if self.other is None else self.other.read(self.tokens)
 
     @property
     def length(self) -> int:
         return len(self.tokens)
 
     @property
+    def rows(self) -> int:
+        """KV rows of the committed text."""
+        return len(self.text)
+
+    @property
     def start(self) -> int:
         """First row to feed; the newest token is always fed, for its logits."""
-        return min(self.kv_len, self.length - 1)
+        return min(self.kv_len, self.rows - 1)
 
     def extend(self, tokens: Sequence[int]) -> None:
         """Commit: rows of drafts that were accepted stay, all others are forgotten."""
@@ -71,6 +83,8 @@ class ExternalSession:
             self.kv_len += 1
         self.fed, self.block = [], []
         self.tokens.extend(tokens)
+        if self.other is not None:
+            self.text.extend(self.other.read(tokens))
 
 
 @dataclass(slots=True)
@@ -95,17 +109,25 @@ class Chain:
 
 
 class ExternalDrafter:
-    """`model` is a transformers causal LM in eval mode; `name` goes into the revision."""
+    """`model` is a transformers causal LM in eval mode; `name` goes into the revision. other: what
+    its vocabulary shares with the target's, where that is another."""
 
-    def __init__(self, model: Any, config: DrafterConfig, name: str = "draft") -> None:
+    def __init__(
+        self,
+        model: Any,
+        config: DrafterConfig,
+        name: str = "draft",
+        other: Intersection | None = None,
+    ) -> None:
         model.set_attn_implementation(ATTENTION)
         self._model = model
         self._config = config
         self._inputs = int(model.get_input_embeddings().weight.shape[0])
         outputs = int(model.get_output_embeddings().weight.shape[0])
         # Ids that only one side has are never proposed (pitfalls S34).
-        self._vocab = min(outputs, config.target_vocab_size or outputs)
-        self._eos = end_tokens(model)
+        self._vocab = other.size if other else min(outputs, config.target_vocab_size or outputs)
+        self._eos = other.ends(end_tokens(model)) if other else end_tokens(model)
+        self._other = other
         self.sessions: SessionTable[ExternalSession] = SessionTable()
         self._info = DrafterInfo(
             "draft_model",
@@ -122,7 +144,10 @@ class ExternalDrafter:
     @classmethod
     def load(cls, config: DrafterConfig) -> ExternalDrafter:
         """Load, check against the target, wrap. Raises DrafterLoadError."""
-        return cls(load_draft_model(config), config, PurePath(config.model or "").name)
+        model = load_draft_model(config)
+        return cls(
+            model, config, PurePath(config.model or "").name, other_vocabulary(model, config)
+        )
 
     @property
     def info(self) -> DrafterInfo:
@@ -133,13 +158,19 @@ class ExternalDrafter:
     def open(self, sessions: Sequence[OpenSession]) -> None:
         """Takes the prompts and feeds their first part while the target prefills."""
         opened = [
-            ExternalSession(s.key, list(s.tokens), s.sampling, s.prompt_len or len(s.tokens))
+            ExternalSession(
+                s.key,
+                list(s.tokens),
+                s.sampling,
+                s.prompt_len or len(s.tokens),
+                other=self._other,
+            )
             for s in sessions
         ]
         for session in opened:
             self.sessions.put(session.key, session)
-        fitting = [s for s in opened if 0 < s.length <= self._limit]
-        counts = allot([s.length for s in fitting], 0, self._config.prefill_rows)
+        fitting = [s for s in opened if 0 < s.rows <= self._limit]
+        counts = allot([s.rows for s in fitting], 0, self._config.prefill_rows)
         self._feed([(s, n) for s, n in zip(fitting, counts, strict=True) if n])
 
     def observe(self, commits: Sequence[Commit]) -> None:
@@ -150,7 +181,7 @@ class ExternalDrafter:
         naming the sessions whose logits are not finite; asking again for the others is safe."""
         info, chains = self._info, list[Chain]()
         for request, session in self.sessions.pairs(requests):
-            depth = room(request.depth, session.length, info)
+            depth = min(room(request.depth, n, info) for n in (session.length, session.rows))
             chains.append(self._begun(session, depth))
         self._draft([chain for chain in chains if chain.open])
         if info.max_ahead:
@@ -190,15 +221,22 @@ class ExternalDrafter:
 
     def _further(self, chains: Sequence[Chain]) -> torch.Tensor:
         """Feed the newest draft of each; logits [chains, vocab]."""
-        feeds = [(c.session, [c.drafts[-1]], c.session.length + len(c.drafts) - 1) for c in chains]
+        feeds = [
+            (c.session, [self._own(c.drafts[-1])], c.session.rows + len(c.drafts) - 1)
+            for c in chains
+        ]
         logits = self._forward(feeds)
         for chain in chains:
             chain.session.fed = list(chain.drafts)
         return logits
 
+    def _own(self, draft: int) -> int:
+        """A draft as the model reads it."""
+        return draft if self._other is None else self._other.own(draft)
+
     def _caught_up(self, chains: list[Chain]) -> tuple[list[Chain], torch.Tensor]:
         """Those whose committed tokens are all fed now, and the logits [., vocab] after them."""
-        missing = [c.session.length - c.session.start for c in chains]
+        missing = [c.session.rows - c.session.start for c in chains]
         entitled = 2 * (self._info.max_block + 1)
         counts = allot(missing, entitled, self._config.prefill_rows)
         rows = self._feed(
@@ -213,7 +251,7 @@ class ExternalDrafter:
         """The next n committed tokens of each session, n >= 1; logits [sessions, vocab]."""
         if not parts:
             return torch.empty(0, self._vocab)
-        feeds = [(s, s.tokens[s.start : s.start + n], s.start) for s, n in parts]
+        feeds = [(s, s.text[s.start : s.start + n], s.start) for s, n in parts]
         logits = self._forward(feeds)
         for session, tokens, start in feeds:
             session.kv_len = start + len(tokens)
@@ -237,7 +275,7 @@ class ExternalDrafter:
             logits_to_keep=torch.tensor([span.stop - 1 for span in spans], device=device),
             draft_step=DraftStep(spans),
         ).logits[0]
-        return logits[:, : self._vocab]
+        return logits[:, : self._vocab] if self._other is None else self._other.rows(logits)
 
     def _choose(self, chains: Sequence[Chain], logits: torch.Tensor) -> None:
         """The next draft of each chain from its row of logits [chains, vocab]."""

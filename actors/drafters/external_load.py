@@ -13,6 +13,7 @@ import torch
 from actors.drafters.config import DrafterConfig
 from actors.drafters.errors import DrafterLoadError
 from actors.drafters.external_kv import ATTENTION, DraftStep, SessionKV, Span
+from actors.drafters.external_vocabulary import Intersection, intersect
 from actors.engine.errors import ModelLoadError
 from actors.engine.loading import load_model, resolve_dtype
 
@@ -28,7 +29,7 @@ def load_draft_model(config: DrafterConfig) -> Any:
         model = load_model(config.model, config.revision, dtype, config.device)
     except ModelLoadError as error:
         raise DrafterLoadError(f"draft model: {error}", error.param) from error
-    if config.target_tokenizer:
+    if config.target_tokenizer and not config.use_heterogeneous_vocab:
         compare_vocabularies(
             vocabulary(config.target_tokenizer), vocabulary(config.model, config.revision)
         )
@@ -36,6 +37,14 @@ def load_draft_model(config: DrafterConfig) -> Any:
     check_rope(model)
     check_incremental(model)
     return model
+
+
+def other_vocabulary(model: Any, config: DrafterConfig) -> Intersection | None:
+    """What the draft model's vocabulary shares with the target's, where another is allowed."""
+    if not config.use_heterogeneous_vocab:
+        return None
+    outputs = int(model.get_output_embeddings().weight.shape[0])
+    return intersect(config, outputs)
 
 
 def vocabulary(path: str, revision: str | None = None) -> dict[int, str]:
@@ -59,7 +68,8 @@ def compare_vocabularies(target: dict[int, str], draft: dict[int, str]) -> None:
         if target[index] != draft[index]:
             raise DrafterLoadError(
                 f"token id {index} is {target[index]!r} in the target's vocabulary and "
-                f"{draft[index]!r} in the draft model's",
+                f"{draft[index]!r} in the draft model's; use_heterogeneous_vocab drafts what both "
+                "have",
                 "model",
             )
     if not common:
