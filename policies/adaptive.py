@@ -109,18 +109,13 @@ class Adaptive:
 
     def _read_blocks(self, step: int) -> None:
         state, changed, purse = self.state, dict(self.state.changed), self.state.purse
-        ledgers = dict(state.ledgers)
         estimates: estimate.Estimates = state.estimates
         for key, blocks in self._unread.items():
             estimates, alarm = estimate.learnt(estimates, key, blocks, step)
             if alarm:
                 changed[key[0]] = step
                 purse = explore.renewed(purse)
-                if key[0] in ledgers:
-                    ledgers[key[0]] = control.voided(ledgers[key[0]])
-        self.state = replace(
-            state, estimates=estimates, changed=changed, purse=purse, ledgers=ledgers
-        )
+        self.state = replace(state, estimates=estimates, changed=changed, purse=purse)
         self._unread, self._read = {}, step
 
     # ---------------------------------------------------------------- parts

@@ -6,9 +6,9 @@ a batch of that size, so that a batch that grows in between favours neither. The
 mean of the pairs' log ratios with Student's interval. Law L4 is that its lower 95% bound is at
 least 0.98.
 
-A cohort whose ratio is under 0.98 while even the upper 90% bound is under 1 goes to standard
-decode. Windows then draft for it, and it is let back in when enough of those pairs reach 1 on
-average; each relapse doubles how many are enough.
+A cohort whose ratio is under 0.98 while even the upper 99% bound is under 1 goes to standard decode
+(99%, because it is looked at again after every pair). Windows then draft for it, and it is let back
+in when enough of those pairs reach 1 on average; each relapse doubles how many are enough.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from dataclasses import dataclass, field, replace
 LEAST_RATIO = 0.98
 LEAST_PAIRS = 8
 INTERVAL_PAIRS = 5
-MEMORY = 32
+MEMORY = 16
 """Newest pairs that are kept, and the most that a way back may ask for."""
-_TWO_SIDED_95 = 1.9600
-_ONE_SIDED_90 = 1.2816
+_NORMAL_95, _NORMAL_99 = 1.9600, 2.5758
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ class Ledger:
 @dataclass(frozen=True, slots=True)
 class Ratio:
     """Speculation against standard decode. low, high: the two-sided 95% interval; below: the upper
-    90% bound. With fewer than five pairs there is no interval."""
+    end of the 99% one. With fewer than five pairs there is none."""
 
     ratio: float = 1.0
     low: float = 0.0
@@ -86,12 +85,12 @@ def ratio(ledger: Ledger) -> Ratio:
     if len(logs) < INTERVAL_PAIRS:
         return Ratio(math.exp(mean), pairs=len(logs))
     error = statistics.stdev(logs) / math.sqrt(len(logs))
-    wide, narrow = (student(quantile, len(logs) - 1) for quantile in (_TWO_SIDED_95, _ONE_SIDED_90))
+    wide, wider = (student(normal, len(logs) - 1) * error for normal in (_NORMAL_95, _NORMAL_99))
     return Ratio(
         math.exp(mean),
-        math.exp(mean - wide * error),
-        math.exp(mean + wide * error),
-        math.exp(mean + narrow * error),
+        math.exp(mean - wide),
+        math.exp(mean + wide),
+        math.exp(mean + wider),
         len(logs),
     )
 
@@ -106,11 +105,6 @@ def judged(ledger: Ledger) -> Ledger:
     if now.pairs >= LEAST_PAIRS and now.ratio < LEAST_RATIO and now.below < 1.0:
         return replace(ledger, fallen=True, falls=ledger.falls + 1, ratios=())
     return ledger
-
-
-def voided(ledger: Ledger) -> Ledger:
-    """The text or the costs have changed: pairs of before say nothing any more."""
-    return replace(ledger, drafting=Side(), plain=Side(), ratios=())
 
 
 def student(normal: float, freedom: int) -> float:

@@ -92,11 +92,6 @@ def step_s(cost: StepCost, rows: float, sequences: int = 0, context: int = 0) ->
     return _interpolated(cost.rows, cost.table, rows) + beside
 
 
-def edges(cost: StepCost, beyond: float, most: float) -> list[int]:
-    """Profiled numbers of rows between the two: where a stair may end."""
-    return [rows for rows in cost.rows if beyond < rows < most]
-
-
 def observed(
     cost: StepCost, rows: int, took_s: float, sequences: int = 0, context: int = 0
 ) -> StepCost:

@@ -43,12 +43,14 @@ class Profile:
 class Machine:
     """Recorded costs. rows, forward_s: of the target. drafts: by arm, (seconds for one session,
     in addition for each further one, in addition for each token after the first). wire_s: there
-    and back, of remote arms."""
+    and back, of remote arms. hidden_s: what a step with drafts takes in addition, which shows in
+    nothing but its length."""
 
     rows: tuple[int, ...]
     forward_s: tuple[float, ...]
     drafts: Mapping[Arm, tuple[float, float, float]]
     wire_s: float
+    hidden_s: float = 0.0
 
     def step_s(self, rows: np.ndarray | float) -> np.ndarray:
         """Beyond the last record as on its last stretch."""
@@ -218,7 +220,8 @@ class _Round:
         alive = phase.alive[plan.arm][t]
         verified = np.arange(plan.arm.max_depth) < np.array(self.depths)[:, None]
         self.expected = float((alive * verified).sum())
-        self.exposed_s = self._machine.block_s(plan.arm, phase.clients, plan.ask)
+        block_s = self._machine.block_s(plan.arm, phase.clients, plan.ask)
+        self.exposed_s = block_s + self._machine.hidden_s
         self.blocks[COHORT, plan.arm.mechanism] = [
             self._scored(plan.ask, int(size), int(hit), depth)
             for size, hit, depth in zip(sizes, right, self.depths, strict=True)

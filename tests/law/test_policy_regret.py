@@ -9,6 +9,7 @@ fixed choices meet the same texts; rates are expectations, so that luck decides 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -138,6 +139,19 @@ def test_a_drafter_that_turns_bad_at_work_is_left_within_two_percent_of_the_run(
     assert tallies[1].rate() >= 0.98 / float(MACHINE.step_s(1))
 
 
+def test_what_no_estimate_knows_of_is_found_by_the_control() -> None:
+    """Steps with drafts take longer than anything that is measured of them explains: the cohort is
+    back at standard decode before its twelfth pair, and stays there."""
+    machine = replace(MACHINE, hidden_s=0.012)
+    policy, phase = make_policy(), Phase(TEXTS["copy"], 4, 12 * 128, (5,))
+    first = rehearse(policy, phase, machine)
+    assert policy.state.ledgers["default"].fallen
+    later = rehearse(policy, phase, machine, first_step=12 * 128)
+    assert later.rate() / phase.standard(machine) >= 0.98
+    assert set(later.reasons) == {"slower", "probe", "control"}
+    assert first.rate() < phase.standard(machine)
+
+
 @pytest.mark.parametrize("rule", ["rejection", "block"])
 def test_without_shadows_a_useless_drafter_costs_no_more(rule) -> None:
     """Where only verdicts count, what exploring costs is bounded by its account."""
@@ -152,6 +166,11 @@ def test_the_same_world_gives_the_same_run() -> None:
     runs = [rehearse(make_policy(), phase, MACHINE) for _ in range(2)]
     assert (runs[0].tokens == runs[1].tokens).all()
     assert (runs[0].seconds == runs[1].seconds).all()
+
+
+def test_no_cohort_that_gains_is_sent_away() -> None:
+    _, found = shifting()
+    assert not any("slower" in tally.reasons for tally in found)
 
 
 def test_control_is_one_step_in_64_of_the_run() -> None:

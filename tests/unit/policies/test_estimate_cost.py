@@ -13,7 +13,6 @@ from policies.estimate_cost import (
     PATIENCE,
     Sample,
     StepCost,
-    edges,
     observed,
     profiled,
     step_s,
@@ -36,7 +35,6 @@ def test_edges_of_the_staircase_stay_where_they_were_measured() -> None:
     cost = make_cost()
     for rows, seconds in STAIRS:
         assert step_s(cost, rows) == pytest.approx(seconds)
-    assert edges(cost, 1, 17) == [8, 9, 16]
     busy = fed(cost, 8, 0.0132, 40)
     assert step_s(busy, 9) / step_s(busy, 8) == pytest.approx(20 / 12)
 
