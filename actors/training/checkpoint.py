@@ -72,8 +72,11 @@ def load(
                 averaged.weights[name].copy_(opened.get_tensor(f"averaged.{name}"))
                 if f"exp_avg.{name}" in held:
                     optimizer.state[parameter] = {
-                        "step": torch.tensor(float(state.step)),
-                        **{m: opened.get_tensor(f"{m}.{name}").clone() for m in _MOMENTS},
+                        "step": torch.tensor(float(state.step), device="cpu"),
+                        **{
+                            m: opened.get_tensor(f"{m}.{name}").to(parameter.device, copy=True)
+                            for m in _MOMENTS
+                        },
                     }
             averaged.steps = int(facts["averaged_steps"])
     except (OSError, SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:

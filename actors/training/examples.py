@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 
@@ -23,6 +23,11 @@ class Example:
     prompt_len: int
     category: str
     features: torch.Tensor
+
+    def to(self, device: str) -> Example:
+        if device == "cpu":
+            return self
+        return replace(self, tokens=self.tokens.to(device), features=self.features.to(device))
 
     @property
     def length(self) -> int:

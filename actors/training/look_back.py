@@ -34,7 +34,7 @@ def look_back(
     inverse: what features are multiplied by."""
     some = examples[:_ENOUGH]
     features, _ = context_rows(some, slice(0, inverse.shape[0]))
-    to_key = _constant(model.context(features * inverse))
+    to_key = _constant(model.context(features.to(inverse.device) * inverse))
     tokens = torch.tensor(sorted({t for e in some for t in e.tokens.tolist()}))
     masks = torch.full((len(tokens),), mask_token)
     rows = embedding[torch.cat((tokens, masks))]

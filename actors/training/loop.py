@@ -39,6 +39,7 @@ class LoopOptions:
     average: float = 0.99
     validate_s: float = 180.0
     seed: int = 0
+    device: str = "cpu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,7 @@ class Loop:
         for group in self._optimizer.param_groups:
             group["lr"] = options.learning_rate * self._rate()
         rng = random.Random(f"{options.seed}/{state.epoch}/{state.batch}")
-        step = self._trainee.loss(batch, rng)
+        step = self._trainee.loss([e.to(options.device) for e in batch], rng)
         self._optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward(step.loss)
         torch.nn.utils.clip_grad_norm_(module.parameters(), options.clip)
@@ -145,7 +146,7 @@ class Loop:
         """A line of the curve: acceptance length by D and category."""
         state, trainee = self.state, self._trainee
         with self._averaged.swapped_in():
-            right = trainee.right(self._valid)
+            right = trainee.right([e.to(self._options.device) for e in self._valid])
             answers = [(e.category, r) for e, r in zip(self._valid, right, strict=True)]
             by_depth = lengths(answers, trainee.depth)
             line: dict[str, Any] = {

@@ -131,7 +131,7 @@ def record(options: RunOptions, encode: Encode, view: View) -> None:
 
 def load(options: RunOptions, encode: Encode) -> Data:
     """Raises TrainingError where nothing is recorded."""
-    parts = target_parts(options.target, torch.float32)
+    parts = target_parts(options.target, torch.float32, options.loop.device)
     train = load_examples(options.output / "answers")
     valid = load_examples(options.output / "validation", greedy_only=True)
     check_data(train, valid)

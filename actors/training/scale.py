@@ -24,4 +24,4 @@ def feature_scale(folder: Path, examples: Sequence[Example]) -> torch.Tensor:
         rows = torch.cat([e.features[e.prompt_len :] for e in examples[:_ENOUGH]]).float()
         save_file({"scale": rows.pow(2).mean(0).sqrt().clamp(min=1e-3)}, path)
     scale: torch.Tensor = load_file(path)["scale"]
-    return scale
+    return scale.to(torch.get_default_device())

@@ -25,7 +25,7 @@ def frequencies(examples: Sequence[Example], vocab: int) -> torch.Tensor:
 
 def prompt_frequencies(prompts: Iterable[Sequence[int]], vocab: int) -> torch.Tensor:
     """How often each token occurs in prompts, int64 [vocab]."""
-    flat = torch.tensor([token for ids in prompts for token in ids], dtype=torch.long)
+    flat = torch.tensor([token for ids in prompts for token in ids], dtype=torch.long, device="cpu")
     return torch.bincount(flat, minlength=vocab)
 
 
@@ -38,7 +38,7 @@ def draft_vocabulary(counts: torch.Tensor, size: int) -> torch.Tensor:
 
 def coverage(counts: torch.Tensor, draft_ids: torch.Tensor) -> float:
     """The share of the counted tokens that can be drafted."""
-    return float(counts[draft_ids].sum() / counts.sum().clamp(min=1))
+    return float(counts[draft_ids.to(counts.device)].sum() / counts.sum().clamp(min=1))
 
 
 def positions_of(draft_ids: torch.Tensor, vocab: int) -> torch.Tensor:

@@ -81,6 +81,7 @@ def train(
     layout: Annotated[
         str, typer.Option(help="Of the export: speculators, safeailab (eagle3), z-lab (dflash).")
     ] = "speculators",
+    device: Annotated[str, typer.Option(help="cpu, or a GPU as torch names it.")] = "cpu",
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of order, anchors and sampled answers.")] = 0,
 ) -> None:

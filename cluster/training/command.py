@@ -52,6 +52,7 @@ def run(given: Mapping[str, Any], command: str) -> int:
             if given["record"]:
                 with stop.at_once():
                     training.record(options, encode, view)
+            torch.set_default_device(given["device"])  # the engine has placed its own
             data = training.load(options, encode)
             view.stage(
                 f"{len(data.train)} answers, {sum(e.anchors for e in data.train)} positions; "
@@ -64,6 +65,8 @@ def run(given: Mapping[str, Any], command: str) -> int:
             return 1
         except KeyboardInterrupt:
             stop.asked = True
+        finally:
+            torch.set_default_device("cpu")
         if stop.asked:
             view.stage("stopped; the same command goes on from here")
             return 130

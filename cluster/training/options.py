@@ -41,11 +41,17 @@ def run_options(given: Mapping[str, Any], target: str, compile_cache: str) -> Ru
         answers=AnswerOptions(
             max_prompt=given["max_prompt_tokens"],
             max_tokens=given["max_tokens"],
+            device=given["device"],
             threads=given["threads"],
             compile_cache=compile_cache,
         ),
         shape=_shape(given),
-        loop=LoopOptions(budget_s=60 * given["minutes"], learning_rate=given["learning_rate"]),
+        loop=LoopOptions(
+            budget_s=60 * given["minutes"],
+            learning_rate=given["learning_rate"],
+            seed=given["seed"],
+            device=given["device"],
+        ),
     )
 
 

@@ -59,6 +59,7 @@ def given(target: Path, folder: Path, **changes: Any) -> dict[str, Any]:
         "init_from": None,
         "fresh": False,
         "layout": "speculators",
+        "device": "cpu",
         "threads": 1,
         "seed": 0,
         **changes,
