@@ -6,6 +6,7 @@ starts at the anchor's position n-1, and its own rows are scratch.
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Self
@@ -29,6 +30,8 @@ from actors.drafters.learned.walk import Slots
 from actors.drafters.learned.words import Words
 from actors.sampling.rules import weighs_laws
 
+logger = logging.getLogger(__name__)
+
 
 class BlockDrafter(FeatureDrafter):
     """A mechanism says how drafts are chosen from the slots."""
@@ -45,7 +48,11 @@ class BlockDrafter(FeatureDrafter):
         dtype: torch.dtype,
         name: str = "local",
     ) -> None:
-        block, layer = spec.block, spec.block.layer
+        block, layer, wanted = spec.block, spec.block.layer, config.num_speculative_tokens
+        if wanted > block.drafts:
+            logger.warning(
+                "%s drafts %d tokens at most, %d are asked for", name, block.drafts, wanted
+            )
         if not 0 <= block.mask_token < ends.tokens:
             raise refusal(f"the mask token {block.mask_token} is none of {ends.tokens} embeddings")
         info = DrafterInfo(
@@ -54,7 +61,7 @@ class BlockDrafter(FeatureDrafter):
             vocab_size=words.vocab,
             needs_features=True,
             taps=block.taps,
-            max_block=min(block.drafts, config.num_speculative_tokens),
+            max_block=min(block.drafts, wanted),
             max_ahead=min(block.drafts, config.max_ahead),
             gives_law=weighs_laws(config.rejection_sample_method),
             max_context=context_of(layer, config),
