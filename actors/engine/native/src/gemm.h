@@ -13,6 +13,7 @@ namespace pilotfish {
 
 constexpr int PANEL = 16;
 constexpr int MOST_ROWS = 6;        // of one tile: 12 accumulators of 16 registers
+constexpr int AHEAD = 48;           // steps of k a panel is asked for before it is read
 constexpr int EXPAND_FROM = 13;     // rows from which a bf16 panel is widened once and reused
 constexpr int ROW_BLOCK_BYTES = 256 * 1024;  // of activations that stay in the second-level cache
 
@@ -36,7 +37,9 @@ inline void tile(const float* a, long lda, const W* w, long k_len, float* out, l
 #pragma GCC unroll 8
     for (int p = 0; p < P; ++p) {
       Lanes low, high;
-      columns(w + (p * k_len + k) * PANEL, low, high);
+      const W* at = w + (p * k_len + k) * PANEL;
+      __builtin_prefetch(at + AHEAD * PANEL);  // the next panel's, at a panel's end
+      columns(at, low, high);
 #pragma GCC unroll 8
       for (int m = 0; m < M; ++m) {
         const Lanes x = splat(a[m * lda + k]);
