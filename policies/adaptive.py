@@ -14,6 +14,7 @@ from hashlib import blake2b
 from policies import choice_explore as explore
 from policies import control_ratio as control
 from policies import estimate, estimate_cost, estimate_draft
+from policies.change import suspicious
 from policies.choice import STANDARD, Arm, Pick
 from policies.choice_hold import HYSTERESIS, held
 from policies.choice_reasons import Reason
@@ -104,6 +105,7 @@ class Adaptive:
         for key, blocks in outcome.blocks.items():
             self._unread.setdefault(key, []).extend(estimate.fair(blocks, moment.rule))
         fresh = any(self._fresh(group.cohort, moment.step) for group in moment.groups)
+        fresh = fresh or outcome.decision.shadow is not None
         if fresh or moment.step - self._read >= LOOK_EVERY:
             self._read_blocks(moment.step)
 
@@ -160,20 +162,23 @@ class Adaptive:
         return plan
 
     def _shadow(self, view: View, plans: Mapping[str, Plan]) -> Shadow | None:
-        """A mechanism that a cohort is not using, the one of which is known least of late."""
+        """A mechanism that a cohort is not using: one whose last blocks were a surprise, else the
+        one of which is known least of late."""
         step = view.moment.step
         free = [(c, arm) for c in view.cohorts for arm in view.arms if plans[c].arm != arm]
         if not free or not estimate.shadows_count(view.moment.rule):
             return None
         never = Estimate(step=-1)
         known = self.state.estimates
-        ages = [float(step - known.get((c, arm.mechanism), never).step) for c, arm in free]
-        cohort, arm = free[explore.stalest(ages)]
+        each = [known.get((c, arm.mechanism), never) for c, arm in free]
+        surprises = [suspicious(of.watch) for of in each]
+        ages = [step - of.step for of in each]
+        cohort, arm = free[max(range(len(free)), key=lambda i: (surprises[i], ages[i]))]
         depth, sessions = view.deepest(arm), min(view.counts[cohort], explore.SHADOW_ROWS)
         lacks = view.evidence(cohort, arm) < ENOUGH_BLOCKS
         purse = explore.shadowed(
             self.state.purse,
-            urgent=lacks or self._fresh(cohort, step),
+            urgent=lacks or any(surprises) or self._fresh(cohort, step),
             draw=_draw(self.windows.seed, step),
             price_s=0.0 if arm.remote else view.costs.block_s(arm, sessions, depth),
             step_s=view.standard_s,

@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 
 SLACK = 0.5
 LIMIT = 6.5
+SUSPICION = 3.0
+"""From here on it is worth a second look."""
 WIDEST = 4.0
 """A single deviation counts at most so much: no one step can raise the alarm."""
 _NEWEST = 0.02
@@ -40,3 +42,8 @@ def watched(state: Cusum, deviation: float) -> tuple[Cusum, bool]:
     if max(up, down) > LIMIT:
         return replace(state, up=0.0, down=0.0), True
     return Cusum(up, down, spread), False
+
+
+def suspicious(state: Cusum) -> bool:
+    """Whether one more observation like the last ones would raise the alarm."""
+    return max(state.up, state.down) > SUSPICION

@@ -14,7 +14,6 @@ bound on the regret of exploring, whatever the texts do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 SHADOW_SHARE = 0.10
@@ -84,8 +83,3 @@ def worst_loss_s(probe_s: float, writers: int, rate: float) -> float:
     """Seconds that a step of `probe_s` loses if nothing of its drafts is accepted, against what is
     done now at `rate` tokens per second."""
     return max(0.0, probe_s - writers / rate)
-
-
-def stalest(ages: Sequence[float]) -> int:
-    """Which of several candidates has the oldest evidence; the first of equals."""
-    return max(range(len(ages)), key=lambda i: ages[i])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from policies.change import WIDEST, Cusum, watched
+from policies.change import WIDEST, Cusum, suspicious, watched
 
 
 def alarms(deviations: list[float]) -> list[int]:
@@ -28,7 +28,11 @@ def test_quiet_raises_no_alarm_and_a_shift_does_on_either_side() -> None:
 
 def test_no_single_step_raises_the_alarm() -> None:
     assert alarms([1e9]) == []
-    assert watched(Cusum(), 1e9)[0].up < WIDEST
+    surprised, alarm = watched(Cusum(), 1e9)
+    assert surprised.up < WIDEST
+    assert suspicious(surprised)
+    assert not alarm
+    assert not suspicious(Cusum())
 
 
 def test_blocks_that_scatter_widely_need_a_larger_shift() -> None:

@@ -17,7 +17,6 @@ from policies.choice_explore import (
     probed,
     renewed,
     shadowed,
-    stalest,
     worst_loss_s,
 )
 
@@ -82,7 +81,3 @@ def test_probes_in_vain_become_rarer_until_texts_change() -> None:
 def test_a_probe_is_priced_as_if_nothing_of_it_came_true() -> None:
     assert worst_loss_s(0.02, 1, 100.0) == 0.01
     assert worst_loss_s(0.02, 4, 100.0) == 0.0
-
-
-def test_the_oldest_evidence_is_renewed_first() -> None:
-    assert stalest([3.0, 9.0, 9.0, 1.0]) == 1
