@@ -16,7 +16,8 @@ def simulate(
         str | None,
         typer.Option(
             metavar="LEG,…",
-            help="standard, policy, WAY:D. [default: the file's, else every fixed choice]",
+            help="standard, policy, WAY:D, engine:WAY. "
+            "[default: the file's, else every fixed choice and the policy]",
         ),
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="[default: the file's]")] = None,

@@ -1,6 +1,7 @@
 """What is compared in a simulation: standard decode, fixed choices, the served policy.
 
-`standard`; `WAY:D`, one way and one D for everybody; `policy`, what a server decides by.
+`standard`; `WAY:D`, one way and one D for everybody; `policy`, what a server decides by;
+`engine:WAY`, the engine's choice of rows with one way, not in a fleet.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from collections.abc import Callable, Mapping
 from policies import estimate_cost, estimate_draft
 from policies.adaptive import Adaptive
 from policies.choice import Arm
+from policies.cost import profiled
 from policies.simulate import fleet_plan
 from policies.simulate.chosen import Chosen
 from policies.simulate.costs import Costs
 from policies.simulate.policy import Fixed, Policy, Standard
 from policies.simulate.scenario import Scenario
 
-STANDARD, POLICY = "standard", "policy"
+STANDARD, POLICY, ENGINE = "standard", "policy", "engine"
 ROWS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 """At which a simulated server profiles its target before it serves."""
 _DEPTHS = (1, 2, 4, 8, 16)
@@ -36,10 +38,10 @@ def all_legs(scenario: Scenario) -> tuple[str, ...]:
     return STANDARD, *fixed, POLICY
 
 
-def check(scenario: Scenario, legs: tuple[str, ...]) -> None:
+def check(scenario: Scenario, legs: tuple[str, ...], *, fleet: bool = False) -> None:
     """Raises LegError that names what there is."""
     for leg in legs:
-        if leg not in (STANDARD, POLICY):
+        if leg not in (STANDARD, POLICY) and (fleet or _engine(scenario, leg) is None):
             _parsed(scenario, leg)
 
 
@@ -49,6 +51,11 @@ def event_policy(scenario: Scenario, costs: Costs, leg: str) -> Callable[[int], 
         return lambda verifier: Standard()
     if leg == POLICY:
         return lambda verifier: served(scenario, costs)
+    if (name := _engine(scenario, leg)) is not None:
+        from cluster.simulate.engine_leg import EngineLeg
+
+        cost = profiled([(rows, costs.step_s(rows, 1, 0.0)) for rows in ROWS])
+        return lambda verifier: EngineLeg(name, cost)
     way, depth = _parsed(scenario, leg)
     return lambda verifier: Fixed(way, depth)
 
@@ -91,10 +98,17 @@ def served(scenario: Scenario, costs: Costs) -> Policy:
     return Chosen(policy, lambda rows: costs.step_s(rows, 1, 0.0))
 
 
+def _engine(scenario: Scenario, leg: str) -> str | None:
+    """The way of `engine:WAY`."""
+    kind, _, name = leg.partition(":")
+    return name if kind == ENGINE and name in scenario.ways else None
+
+
 def _parsed(scenario: Scenario, leg: str) -> tuple[str, int]:
     name, _, depth = leg.partition(":")
     ways: Mapping[str, object] = scenario.ways
     if name in ways and depth.isdecimal() and int(depth) > 0:
         return name, int(depth)
-    known = ", ".join([STANDARD, *(f"{way}:D" for way in ways), POLICY])
+    engines = (f"{ENGINE}:{way}" for way in ways)
+    known = ", ".join([STANDARD, *(f"{way}:D" for way in ways), POLICY, *engines])
     raise LegError(f"unknown leg {leg!r}; known: {known}")

@@ -92,31 +92,51 @@ def as_json(study: Study, outcomes: Sequence[Outcome]) -> str:
 
 
 def draw(study: Study, outcomes: Sequence[Outcome], path: Path) -> None:
-    """Tokens a second and mean D over time. Raises StudyError where it cannot be written."""
+    """Tokens a second, mean D, and the policy's mechanisms over time. Raises StudyError where it
+    cannot be written."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10.0, 6.4), layout="constrained")
-    above, below = figure.subplots(2, 1, sharex=True)
     shown = _shown(outcomes)
+    mixed = next((o for o in shown if o.leg == POLICY and o.ways_at), None)
+    figure = Figure(figsize=(10.0, 8.0 if mixed else 6.4), layout="constrained")
+    panels = figure.subplots(3 if mixed else 2, 1, sharex=True)
     for i, o in enumerate(shown):
-        count = len(o.tokens_at)
-        times = [study.scenario.duration_s * (k + 0.5) / count for k in range(count)]
-        colour = "#555555" if o.leg == STANDARD else _COLOURS[i % len(_COLOURS)]
+        times = _times(study, len(o.tokens_at))
+        colour = {STANDARD: "#888888", POLICY: "#000000"}.get(o.leg, _COLOURS[i % len(_COLOURS)])
         width = 2.0 if o.leg == POLICY else 1.0
-        above.plot(times, o.tokens_at, color=colour, linewidth=width, label=o.leg)
-        below.step(times, o.depth_at, color=colour, linewidth=width, where="mid")
-    for panel in (above, below):
+        panels[0].plot(times, o.tokens_at, color=colour, linewidth=width, label=o.leg)
+        panels[1].step(times, o.depth_at, color=colour, linewidth=width, where="mid")
+    panels[0].set(ylabel="tokens a second")
+    panels[0].legend(fontsize=8, ncols=4)
+    panels[1].set(ylabel="mean D of a round")
+    if mixed:
+        _mechanisms(panels[2], study, mixed)
+    for panel in panels:
         panel.grid(alpha=0.3)
         for phase in study.scenario.phases[1:]:
             panel.axvline(phase.start_s, color="#999999", linewidth=0.8, linestyle=":")
-    above.set(ylabel="tokens a second")
-    above.legend(fontsize=8, ncols=4)
-    below.set(xlabel="seconds", ylabel="mean D of a round")
+    panels[-1].set(xlabel="seconds")
     figure.suptitle(study.title, fontsize=10)
     try:
         figure.savefig(path, dpi=120)
     except OSError as error:
         raise StudyError(f"--plot: {path}: {error.strerror}") from None
+
+
+def _mechanisms(panel: Any, study: Study, policy: Outcome) -> None:
+    """Whose blocks the policy verified, as shares of the rows that had one."""
+    ways = policy.ways_at
+    sums = [max(1, sum(counts)) for counts in zip(*ways.values(), strict=True)]
+    shares = [[n / total for n, total in zip(ways[way], sums, strict=True)] for way in ways]
+    times = _times(study, len(sums))
+    panel.stackplot(times, shares, labels=list(ways), colors=_COLOURS, step="mid")
+    panel.set(ylabel="policy: share by way", ylim=(0.0, 1.0))
+    panel.legend(fontsize=8, loc="upper right")
+
+
+def _times(study: Study, slices: int) -> list[float]:
+    """Their middles."""
+    return [study.scenario.duration_s * (k + 0.5) / slices for k in range(slices)]
 
 
 def _shown(outcomes: Sequence[Outcome]) -> list[Outcome]:

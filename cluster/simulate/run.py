@@ -47,7 +47,7 @@ def run(study: Study, seed: int | None = None) -> Iterator[Outcome]:
     if seed is not None:
         study = replace(study, scenario=replace(study.scenario, seed=seed))
     wanted = study.legs or legs.all_legs(study.scenario)
-    legs.check(study.scenario, wanted)
+    legs.check(study.scenario, wanted, fleet=study.fleet)
     for leg in wanted:
         began = time.process_time()
         outcome = _fleet(study, leg) if study.fleet else _events(study, leg)

@@ -105,6 +105,17 @@ def test_an_unknown_leg_names_those_there_are(tmp_path: Path) -> None:
     assert done.exit_code == 2
 
 
+def test_the_engines_own_choice_of_rows_is_a_leg_and_not_of_fleets(tmp_path: Path) -> None:
+    file = written(tmp_path)
+    done = RUN.invoke(app, ["simulate", str(file), "--legs", "standard,engine:head", "--json"])
+    assert done.exit_code == 0, done.output
+    plain, engine = json.loads(done.output)["outcomes"]
+    assert engine["accepted"] > 0.4
+    assert engine["goodput"] > 1.2 * plain["goodput"]
+    with pytest.raises(LegError, match="unknown leg 'engine:head'"):
+        check(load(file).scenario, ("engine:head",), fleet=True)
+
+
 def test_a_ways_roofline_gives_its_seconds_and_bytes(tmp_path: Path) -> None:
     way = {"placement": "remote", "acceptance": {"chat": [0.7]}}
     ways = {
