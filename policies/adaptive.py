@@ -139,10 +139,13 @@ class Adaptive:
         return self._plans
 
     def _plan(self, view: View, cohort: str, pick: Pick, reason: Reason) -> Plan:
+        depth = min(pick.depth, view.limits[cohort])
+        if pick.arm is not None and depth:
+            ask = view.ask(pick.arm, view.counts[cohort], depth)
+            survive = view.outlook(cohort, pick.arm).survive[:depth]
+            return Plan(pick.arm, depth, ask, reason, survive)
         if pick.arm is not None:
-            ask = view.ask(pick.arm, view.counts[cohort], pick.depth)
-            survive = view.outlook(cohort, pick.arm).survive[: pick.depth]
-            return Plan(pick.arm, pick.depth, ask, reason, survive)
+            return Plan(None, 0, 0, "wish")
         if reason == "no-gain":
             if not self._depth:
                 reason = "off"

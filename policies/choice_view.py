@@ -34,14 +34,16 @@ class State:
 
 class View:
     """`depth`: the configured D, which bounds every arm's. Arms without a known price do not
-    exist."""
+    exist. counts, limits: by cohort, requests and the most that any of them may draft."""
 
     def __init__(self, state: State, moment: Moment, depth: int) -> None:
         self._state, self.moment, self._depth = state, moment, depth
         self.arms = [arm for arm in moment.arms if arm in state.draft] if depth else []
         self.counts: dict[str, int] = {}
+        self.limits: dict[str, int] = {}
         for group in moment.groups:
             self.counts[group.cohort] = self.counts.get(group.cohort, 0) + group.count
+            self.limits[group.cohort] = max(self.limits.get(group.cohort, 0), group.limit)
         self.cohorts = sorted(self.counts)
         cost, draft, writers = state.step_cost, state.draft, moment.writers
         self.costs = Costs(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -212,6 +213,38 @@ def test_deeper_blocks_are_asked_for_where_they_are_free() -> None:
     decision = play(make_policy(), moments(60), right=2)[-1].plans["default"]
     assert decision.depth in (2, 3)
     assert decision.ask == 8
+
+
+def test_in_mixed_batches_with_drafters_that_come_and_go_no_limit_is_exceeded() -> None:
+    policy, dice = make_policy((SUFFIX, LEARNED), windows=Windows()), random.Random(1)
+    drafted = 0
+    for step in range(400):
+        present = dice.sample(["a", "b", "c"], dice.randint(1, 3))
+        groups = [Group(c, dice.randint(1, 3), dice.choice([0, 2, 8])) for c in present]
+        arms = [arm for arm in (SUFFIX, LEARNED) if dice.random() < 0.9]
+        rule: Rule = dice.choice(["greedy", "coupled", "rejection"])
+        moment = Moment(step, groups, arms, rule, other_rows=dice.choice([0, 0, 16]))
+        decision, blocks = policy.decide(moment), {}
+        assert set(decision.plans) == set(present)
+        for cohort, plan in decision.plans.items():
+            most = max(group.limit for group in groups if group.cohort == cohort)
+            assert plan.depth <= most
+            assert (plan.arm is None) == (plan.depth == 0)
+            assert plan.reason in MEANING
+            if plan.arm is not None:
+                assert plan.arm in arms
+                assert plan.depth <= plan.ask <= plan.arm.max_depth
+                drafted += 1
+                right = dice.randint(plan.ask // 2, plan.ask)
+                blocks[cohort, plan.arm.mechanism] = [Scored(plan.ask, plan.ask, right)]
+        if (shadow := decision.shadow) is not None:
+            assert rule != "rejection"
+            assert shadow.arm in arms
+            found = [Scored(shadow.depth, shadow.depth, shadow.depth, False)] * shadow.rows
+            blocks[shadow.cohort, shadow.arm.mechanism] = found
+        tokens = dict.fromkeys(present, 1.0)
+        policy.learn(Outcome(moment, decision, moment.writers, 0.010, 0.011, tokens, blocks))
+    assert drafted > 100
 
 
 def test_every_reason_has_a_meaning_and_the_page_has_them_all() -> None:
