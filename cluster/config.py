@@ -127,6 +127,8 @@ class SpeculativeConfig(_Strict):
             raise ValueError(
                 f"method {given} 'model'; `pilotfish drafter inspect {self.model}` says what it is"
             )
+        if self.use_heterogeneous_vocab and self.method != "draft_model":
+            raise ValueError("use_heterogeneous_vocab is for method 'draft_model'")
         if self.enable_suffix_decoding and self.method in ("ngram", "suffix"):
             raise ValueError(
                 f"enable_suffix_decoding is for drafters that compute; {self.method} alone does"
