@@ -1,4 +1,4 @@
-"""A mechanism by name, shaped for a target and begun from the target's own layers."""
+"""A mechanism by name, shaped for a target."""
 
 from __future__ import annotations
 
@@ -13,23 +13,13 @@ from actors.drafters.learned.eagle_model import EagleSpec
 from actors.drafters.learned.mtp_model import MtpSpec
 from actors.drafters.learned.spec import LayerSpec
 from actors.drafters.learned.target_parts import TargetParts
+from actors.training.beginning import place_tokens, quiet, start_norm
 from actors.training.block_trainee import BlockTrainee, BlockTraining
 from actors.training.chain_models import EagleChain, MtpChain
 from actors.training.chain_trainee import ChainTrainee, ChainTraining
 from actors.training.errors import TrainingError
 from actors.training.laws import TargetLaw
 from actors.training.trainee import Trainee
-from actors.training.warm_start import (
-    TargetLayers,
-    quiet,
-    start_norm,
-    warm_block,
-    warm_eagle,
-    warm_embedding,
-    warm_mtp,
-)
-
-Scale = torch.Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +32,6 @@ class Shape:
     drafts: int = 6
     markov_rank: int = 32
     mask_token: int = 4
-    warm: bool = False
     block: BlockTraining = field(default_factory=BlockTraining)
     chain: ChainTraining = field(default_factory=ChainTraining)
 
@@ -67,24 +56,20 @@ def build(
     mechanism: str,
     parts: TargetParts,
     draft_ids: torch.Tensor,
-    folder: str,
     shape: Shape,
     scale: torch.Tensor | None = None,
 ) -> Trainee:
-    """folder: the target's. scale: of the recorded features, which `fc` is trained without. Raises
-    TrainingError for a mechanism that is not trained here."""
+    """scale: of the recorded features, which `fc` is trained without. Raises TrainingError for a
+    mechanism that is not trained here."""
     if mechanism not in BUILDERS:
         known = ", ".join(BUILDERS)
         raise TrainingError(f"unknown mechanism {mechanism!r}; trained are {known}", "mechanism")
     if not 0 <= shape.mask_token < parts.vocab:
         raise TrainingError(f"the mask token {shape.mask_token} is no token", "mask_token")
-    layers = TargetLayers(folder) if shape.warm else None
-    if scale is None:
-        scale = torch.ones(len(default_taps(parts.layers)) * parts.hidden)
-    made = BUILDERS[mechanism](parts, TargetLaw.of(parts, draft_ids), shape, layers, scale)
-    made.set_scale(scale)
-    if not shape.warm:
-        quiet(made.module)
+    made = BUILDERS[mechanism](parts, TargetLaw.of(parts, draft_ids), shape)
+    quiet(made.module)
+    if scale is not None:
+        made.set_scale(scale)
     return made
 
 
@@ -108,14 +93,7 @@ def layer_of(parts: TargetParts, intermediate: int, *, qk_norm: bool) -> LayerSp
     )
 
 
-def _block(
-    parts: TargetParts,
-    law: TargetLaw,
-    shape: Shape,
-    layers: TargetLayers | None,
-    scale: torch.Tensor,
-    rank: int,
-) -> BlockTrainee:
+def _block(parts: TargetParts, law: TargetLaw, shape: Shape, rank: int) -> BlockTrainee:
     taps = default_taps(parts.layers)[:-1]
     spec = BlockSpec(
         layer=layer_of(parts, shape.intermediate or 1024, qk_norm=True),
@@ -129,43 +107,19 @@ def _block(
     made = BlockTrainee(spec, parts, law, rank, shape.block)
     start_norm(made.module.norm, parts.norm)
     if made.module.markov_head is not None:
-        warm_embedding(made.module.markov_head.markov_w1, parts.embedding)
-    if layers is not None:
-        # The last tap is what this layer of the target, and roughly the next ones, have read.
-        sources = tuple(range(taps[-1], taps[-1] + shape.layers))
-        if sources[-1] >= parts.layers:
-            raise TrainingError("so many layers cannot begin as the target's last ones", "layers")
-        warm_block(made.module, layers, sources, len(taps) - 1, scale)
+        place_tokens(made.module.markov_head.markov_w1, parts.embedding)
     return made
 
 
-def _dspark(
-    parts: TargetParts,
-    law: TargetLaw,
-    shape: Shape,
-    layers: TargetLayers | None,
-    scale: torch.Tensor,
-) -> Trainee:
-    return _block(parts, law, shape, layers, scale, shape.markov_rank)
+def _dspark(parts: TargetParts, law: TargetLaw, shape: Shape) -> Trainee:
+    return _block(parts, law, shape, shape.markov_rank)
 
 
-def _dflash(
-    parts: TargetParts,
-    law: TargetLaw,
-    shape: Shape,
-    layers: TargetLayers | None,
-    scale: torch.Tensor,
-) -> Trainee:
-    return _block(parts, law, shape, layers, scale, 0)
+def _dflash(parts: TargetParts, law: TargetLaw, shape: Shape) -> Trainee:
+    return _block(parts, law, shape, 0)
 
 
-def _eagle3(
-    parts: TargetParts,
-    law: TargetLaw,
-    shape: Shape,
-    layers: TargetLayers | None,
-    scale: torch.Tensor,
-) -> Trainee:
+def _eagle3(parts: TargetParts, law: TargetLaw, shape: Shape) -> Trainee:
     taps = default_taps(parts.layers)[:-1]
     spec = EagleSpec(
         layer=layer_of(parts, shape.intermediate or 1536, qk_norm=False),
@@ -176,18 +130,10 @@ def _eagle3(
     )
     chain = EagleChain(spec)
     start_norm(chain.module.norm, parts.norm)
-    if layers is not None:
-        warm_eagle(chain.module, layers, parts.layers - 1, len(taps) - 1, scale)
     return ChainTrainee("eagle3", chain, parts, law, shape.drafts, shape.chain)
 
 
-def _mtp(
-    parts: TargetParts,
-    law: TargetLaw,
-    shape: Shape,
-    layers: TargetLayers | None,
-    scale: torch.Tensor,
-) -> Trainee:
+def _mtp(parts: TargetParts, law: TargetLaw, shape: Shape) -> Trainee:
     spec = MtpSpec(
         layer=layer_of(parts, shape.intermediate or 1536, qk_norm=False),
         stages=1,
@@ -196,12 +142,10 @@ def _mtp(
     )
     chain = MtpChain(spec, parts.norm)
     start_norm(chain.stage.norm, parts.norm)
-    if layers is not None:
-        warm_mtp(chain.stage, layers, parts.layers - 1)
     return ChainTrainee("mtp", chain, parts, law, shape.drafts, shape.chain)
 
 
-Build = Callable[[TargetParts, TargetLaw, Shape, TargetLayers | None, torch.Tensor], Trainee]
+Build = Callable[[TargetParts, TargetLaw, Shape], Trainee]
 BUILDERS: dict[str, Build] = {
     "dspark": _dspark,
     "dflash": _dflash,

@@ -163,9 +163,7 @@ def fit(
     """Train until the budget is spent or `stop`; on_best: with the averaged weights in place."""
     torch.manual_seed(options.seed)
     scale = feature_scale(options.output, data.train)
-    trainee = build(
-        options.mechanism, data.parts, data.draft_ids, options.target, options.shape, scale
-    )
+    trainee = build(options.mechanism, data.parts, data.draft_ids, options.shape, scale)
     if isinstance(trainee, BlockTrainee):
         trainee.look_back(data.train)
     if options.init_from is not None:

@@ -37,8 +37,8 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def trained(mechanism: str, target: Path) -> SimpleNamespace:
     parts = target_parts(target, torch.float32)
-    shape = Shape(drafts=DEPTH, intermediate=48, markov_rank=8, warm=False)
-    made = build(mechanism, parts, DRAFT_IDS, str(target), shape, SCALE)
+    shape = Shape(drafts=DEPTH, intermediate=48, markov_rank=8)
+    made = build(mechanism, parts, DRAFT_IDS, shape, SCALE)
     randomised(made.module)
     with torch.no_grad():  # what a file in bf16 can say
         for parameter in made.module.parameters():
@@ -85,7 +85,7 @@ def test_an_exported_drafter_loads_and_drafts_what_the_trainee_drafts(
     )
     e = an_answer()
     if layout == "z-lab" or mechanism == "mtp":  # these draft with the target's whole head
-        made = _with_whole_head(made, mechanism, target)
+        made = _with_whole_head(made, mechanism)
     drafter, taps = served(mechanism, tmp_path, target), default_taps(LAYERS)
     right = right_drafts(drafter, [e], taps, DEPTH)
     assert right == made.trainee.right([e])
@@ -110,9 +110,9 @@ def _draft(drafter: Drafter, e: Example, text: torch.Tensor, anchor: int, k: int
     return found
 
 
-def _with_whole_head(made: SimpleNamespace, mechanism: str, target: Path) -> SimpleNamespace:
-    shape = Shape(drafts=DEPTH, intermediate=48, markov_rank=8, warm=False)
-    whole = build(mechanism, made.parts, torch.arange(VOCAB), str(target), shape, SCALE)
+def _with_whole_head(made: SimpleNamespace, mechanism: str) -> SimpleNamespace:
+    shape = Shape(drafts=DEPTH, intermediate=48, markov_rank=8)
+    whole = build(mechanism, made.parts, torch.arange(VOCAB), shape, SCALE)
     whole.module.load_state_dict(made.trainee.module.state_dict())
     return SimpleNamespace(trainee=whole, parts=made.parts)
 
