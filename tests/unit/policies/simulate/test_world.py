@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.simulate.policy import Fixed, Standard
+from policies.simulate.policy import Ask, Fixed, Offer, Standard, StepView
 from policies.simulate.scenario import Cohort, Fault, Phase, Scenario, ScenarioError, Way, Wire
 from policies.simulate.texts import Block, Texts
 from policies.simulate.world import World
@@ -71,6 +72,28 @@ def test_everything_accepted_is_one_plus_d_tokens_a_round() -> None:
     whole = [part for part in account.bins if part.rounds]
     assert account.accepted == account.drafted
     assert max(part.tokens / part.rounds for part in whole) == 5.0
+
+
+class Sparing(Standard):
+    """Asks for four tokens and verifies one of them."""
+
+    def ask(self, view: StepView) -> list[Ask]:
+        return [Ask(row.request, "head", 4) for row in view.rows if row.left > 4]
+
+    def worth_s(self, view: StepView, missing: Sequence[Ask]) -> float:
+        return 0.05
+
+    def choose(self, view: StepView, offers: Sequence[Offer]) -> dict[int, tuple[str, int]]:
+        return {offer.request: (offer.way, 1) for offer in offers}
+
+
+def test_right_tokens_that_were_not_verified_are_not_written() -> None:
+    told = scenario(clients=1)
+    told = replace(told, ways={"head": replace(told.ways["head"], acceptance={"chat": (1.0,)})})
+    account = play(told, Sparing()).account
+    assert account.accepted == account.drafted > 0
+    assert account.acceptance_length <= 2.0
+    assert account.tokens == account.rounds + account.accepted
 
 
 class Patient(Fixed):
