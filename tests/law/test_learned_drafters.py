@@ -30,7 +30,15 @@ torch.set_num_threads(1)
 
 DEPTH = 4
 every = pytest.mark.parametrize("name", MECHANISMS)
-KINDS = ["z-lab", "z-lab, windows", "DeepSpec rnn", "speculators DSpark, reduced"]
+KINDS = [
+    "z-lab",
+    "z-lab, windows",
+    "DeepSpec rnn",
+    "speculators DSpark, reduced",
+    "EAGLE-3 speculators",
+    "P-EAGLE speculators",
+    "MTP DeepSeek, 3 stages",
+]
 """One of each way to draft; the formats of one way differ in nothing the engine sees."""
 SAMPLINGS = {
     "greedy": GREEDY,
@@ -210,7 +218,9 @@ def test_co_located_the_text_is_the_targets_own(name: str, rule: str) -> None:
     assert_pools_full(engine)
 
 
-@pytest.mark.parametrize("name", ["DeepSpec vanilla", "z-lab"])
+@pytest.mark.parametrize(
+    "name", ["DeepSpec vanilla", "z-lab", "EAGLE-3 speculators", "MTP DeepSeek"]
+)
 @pytest.mark.parametrize("rule", ["greedy", "coupled"])
 def test_over_the_wire_the_text_is_the_same_also_when_a_drafter_is_lost(
     name: str, rule: str
