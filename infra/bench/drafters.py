@@ -13,8 +13,6 @@ import argparse
 import datetime
 import json
 import math
-import shlex
-import sys
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
@@ -119,6 +117,28 @@ def replayed(held: Sequence[tuple[str, Sequence[int]]]) -> tuple[list[str], list
     return depths, categories, [f"{s:.3f}" for s in survival(held, DEPTH)]
 
 
+def curve(folder: Path, name: str) -> list[list[str]]:
+    """Rows of the curve, each with twice the positions of the one before, and the last."""
+    file = folder / name / "curve.jsonl"
+    if not file.exists():
+        return []
+    lines = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    kept, least = list[dict[str, Any]](), 0
+    for line in lines:
+        if line["positions"] >= least or line is lines[-1]:
+            kept.append(line)
+            least = 2 * line["positions"]
+    return [
+        [
+            name,
+            f"{line['positions']:,}",
+            f"{line['cpu_s']:.0f}",
+            *(f"{line['acceptance_length'][str(d)]:.2f}" for d in (1, 2, DEPTH)),
+        ]
+        for line in kept
+    ]
+
+
 def picture(folder: Path, mechanisms: Sequence[str]) -> None:
     """Acceptance length over answer positions trained on and over CPU minutes."""
     from matplotlib.figure import Figure
@@ -162,7 +182,8 @@ def main() -> None:
     lines = [
         "# Acceptance length of the shipped drafters",
         "",
-        f"`{shlex.join(['python', *sys.argv])}` on {datetime.date.today()}, torch "
+        f"`python infra/bench/drafters.py --spec-bench {options.spec_bench.name} --train "
+        f"{options.train.name} --valid {options.valid}` on {datetime.date.today()}, torch "
         f"{metadata.version('torch')}, transformers {metadata.version('transformers')}.",
         "Tokens a round, the target's own token among them; 1 is standard decode. Greedy figures",
         "are exact replays: the serving drafter at every position of what the target writes.",
@@ -189,6 +210,9 @@ def main() -> None:
         rows.append([name, *cells])
     lines += ["## 12 Spec-Bench prompts, T = 1 (`coupled`), D = 6", ""]
     lines += table(["drafter", "all", *CATEGORIES], rows)
+    lines += ["## Over training (a part of the validation answers, greedy)", ""]
+    heads = ["drafter", "answer positions", "CPU s", "D = 1", "D = 2", f"D = {DEPTH}"]
+    lines += table(heads, [row for name in made for row in curve(options.train, name)])
     lines += ["![acceptance length over training](drafters.png)", ""]
     (RESULTS / "drafters.md").write_text("\n".join(lines), "utf-8")
     picture(options.train, list(made))
