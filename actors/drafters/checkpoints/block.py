@@ -1,32 +1,23 @@
-"""What all formats of DFlash's and DSpark's kind share: one backbone, two serial heads at most."""
+"""What all formats of DFlash's and DSpark's kind share: one backbone, and heads on it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, cast, get_args
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import torch
 
+from actors.drafters.checkpoints.block_heads import HEAD, conv_spec, head_spec
 from actors.drafters.checkpoints.collect import Rename, Shape, collect, module_shapes, shapes_of
 from actors.drafters.checkpoints.files import Checkpoint, refusal
 from actors.drafters.checkpoints.head import LoadedHead
-from actors.drafters.checkpoints.shape import agrees, draft_ids, integer, layer_spec
-from actors.drafters.learned.block_head import (
-    BlockHead,
-    BlockHeadSpec,
-    ConfidenceSpec,
-    MarkovSpec,
-)
+from actors.drafters.checkpoints.shape import draft_ids, integer, layer_spec
+from actors.drafters.learned.block_head import BlockHead, BlockHeadSpec
 from actors.drafters.learned.block_model import BlockSpec
-from actors.drafters.learned.domino import DominoSpec
-from actors.drafters.learned.local_conv import ConvSpec
-from actors.drafters.learned.markov import MarkovKind
-from actors.drafters.learned.selector import SelectorSpec
-from actors.drafters.learned.spec import LayerSpec
 
 MAX_BLOCK = 128
-EMBED, HEAD, D2T, T2D = "embed_tokens.weight", "lm_head.weight", "d2t", "t2d"
+EMBED, D2T, T2D = "embed_tokens.weight", "d2t", "t2d"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +53,7 @@ def build(checkpoint: Checkpoint, form: BlockFormat) -> LoadedHead:
     if layer.hidden != hidden:
         raise refusal(f"fc.weight writes {hidden} features, the layers have {layer.hidden}")
     if form.interleaved is not None:
-        layer = _with(layer, interleaved=form.interleaved)
+        layer = replace(layer, interleaved=form.interleaved)
     layers = _layers(shapes)
     masks = _masks(form, layers)
     block = BlockSpec(
@@ -74,10 +65,10 @@ def build(checkpoint: Checkpoint, form: BlockFormat) -> LoadedHead:
         mask_token=integer(form.extra, "mask_token_id"),
         next_token=form.next_token,
         per_layer=masks,
-        conv=_conv(form, shapes),
+        conv=conv_spec(form.extra, shapes),
     )
     ids = _ids(checkpoint, form, shapes)
-    spec = _spec(form, shapes, block, len(ids) if ids is not None else 0)
+    spec = head_spec(form.extra, shapes, block, len(ids) if ids is not None else 0)
     required = module_shapes(lambda: BlockHead(spec))
     own = {name: shapes[name] for name in (EMBED, HEAD) if name in shapes}
     tensors = collect(checkpoint, form.rename, required, own, (D2T, T2D))
@@ -95,100 +86,6 @@ def build(checkpoint: Checkpoint, form: BlockFormat) -> LoadedHead:
         target_name=form.target_name,
         notes=form.notes,
     )
-
-
-def heads(name: str) -> str:
-    """Canonical name of a tensor of the heads: DeepSpec's, also where they lie flat (ModelOpt)."""
-    first = name.partition(".")[0]
-    if first in ("prefix_gru", "embed_proj"):
-        return f"domino.{name}"
-    if name in ("candidate_selector.predecessor_codebook", "candidate_selector.successor_codebook"):
-        return f"{name}.weight"
-    if first in ("markov_w1", "markov_w2", "gate_proj", "joint_proj"):
-        return f"markov_head.{name}"
-    if first == "confidence_proj":
-        return f"confidence_head.proj{name.removeprefix(first)}"
-    return name
-
-
-def _spec(
-    form: BlockFormat, shapes: Mapping[str, Shape], block: BlockSpec, reduced: int
-) -> BlockHeadSpec:
-    """The serial heads that the tensors show; a config that promises others is refused."""
-    w1 = shapes.get("markov_head.markov_w1.weight")
-    w2 = shapes.get("markov_head.markov_w2.weight")
-    said_rank = form.extra.get("markov_rank")
-    if said_rank is not None and said_rank != (w1[1] if w1 else 0):
-        raise refusal(
-            f"markov_rank is {said_rank} in config.json and {w1[1] if w1 else 0} by the tensors"
-        )
-    markov = None
-    if w1 is not None:
-        rows = w2[0] if w2 else 0
-        markov = MarkovSpec(_kind(form, shapes), w1[1], vocab=w1[0], draft_vocab=rows)
-    confidence = None
-    proj = shapes.get("confidence_head.proj.weight")
-    if proj is not None:
-        rank = proj[-1] - block.layer.hidden
-        if rank not in (0, markov.rank if markov else 0):
-            raise refusal(f"the confidence head reads {proj[-1]} features")
-        confidence = ConfidenceSpec(rank, bias="confidence_head.proj.bias" in shapes)
-    rows = shapes[HEAD][0] if HEAD in shapes else reduced or (markov.draft_vocab if markov else 0)
-    return BlockHeadSpec(
-        block,
-        draft_vocab=rows,
-        markov=markov,
-        confidence=confidence,
-        selector=_selector(form, shapes),
-        domino=_domino(form, shapes),
-        embed_scale=float(form.extra.get("input_embedding_scale") or 1.0),
-        logit_scale=float(form.extra.get("output_multiplier") or 1.0),
-        softcap=float(form.extra.get("final_logit_softcapping") or 0.0),
-    )
-
-
-def _conv(form: BlockFormat, shapes: Mapping[str, Shape]) -> ConvSpec | None:
-    base = shapes.get("layers.0.attention_conv.base_kernel")
-    projection = shapes.get("layers.0.attention_conv.kernel_projection.weight")
-    if base is None or projection is None:
-        return None
-    taps, hidden = base[1], base[2]
-    groups = projection[0] // (2 * taps)
-    if not groups or hidden % groups:
-        raise refusal(f"{projection[0]} rows of kernel_projection are no {taps} taps of groups")
-    agrees(form.extra, "conv_kernel_size", taps)
-    agrees(form.extra, "conv_group_size", hidden // groups)
-    return ConvSpec(taps, hidden // groups)
-
-
-def _selector(form: BlockFormat, shapes: Mapping[str, Shape]) -> SelectorSpec | None:
-    book = shapes.get("candidate_selector.predecessor_codebook.weight")
-    if book is None:
-        return None
-    agrees(form.extra, "selector_rank", book[1])
-    return SelectorSpec(book[0], book[1], integer(form.extra, "selector_top_k", least=1))
-
-
-def _domino(form: BlockFormat, shapes: Mapping[str, Shape]) -> DominoSpec | None:
-    gru = shapes.get("domino.prefix_gru.weight_hh_l0")
-    out = shapes.get("domino.embed_proj.2.weight")
-    if gru is None or out is None:
-        return None
-    agrees(form.extra, "gru_hidden_dim", gru[1])
-    agrees(form.extra, "emb_dim", out[1])
-    return DominoSpec(gru[1], out[1], out[0], integer(form.extra, "pure_draft_prefix_len", 0))
-
-
-def _kind(form: BlockFormat, shapes: Mapping[str, Shape]) -> MarkovKind:
-    found = "vanilla"
-    if "markov_head.gate_proj.weight" in shapes:
-        found = "gated"
-    elif "markov_head.joint_proj.weight" in shapes:
-        found = "rnn"
-    said = str(form.extra.get("markov_head_type") or found).lower()
-    if said != found or said not in get_args(MarkovKind):
-        raise refusal(f"markov_head_type is {said!r}, the tensors are of a {found!r} head")
-    return cast(MarkovKind, found)
 
 
 def _ids(
@@ -272,9 +169,3 @@ def _bounded(extra: Mapping[str, Any], name: str) -> int:
     if value > MAX_BLOCK:
         raise refusal(f"{name} is {value}, more than {MAX_BLOCK}")
     return value
-
-
-def _with(layer: LayerSpec, *, interleaved: bool) -> LayerSpec:
-    from dataclasses import replace
-
-    return replace(layer, interleaved=interleaved)

@@ -8,7 +8,8 @@ from collections import ChainMap
 from collections.abc import Mapping
 from typing import Any
 
-from actors.drafters.checkpoints.block import BlockFormat, build, heads
+from actors.drafters.checkpoints.block import BlockFormat, build
+from actors.drafters.checkpoints.block_heads import heads
 from actors.drafters.checkpoints.files import Checkpoint, refusal
 from actors.drafters.checkpoints.head import LoadedHead, TargetShape
 from actors.drafters.checkpoints.shape import integer, integers
