@@ -190,7 +190,7 @@ def main() -> None:
         "",
         *comparison(cpu, ON_CPU),
         "",
-        "In nine of the twelve cells nothing beats standard decode by more than a hundredth; what "
+        "In eight of the twelve cells nothing beats standard decode by more than a hundredth; what "
         "counts there is to notice.",
         "",
         "## H100, Llama-3.1-8B: rows are cheap",
