@@ -15,18 +15,16 @@ from collections.abc import Sequence
 from typing import Self
 
 import torch
-from torch import nn
 from typing_extensions import override
 
 from actors.drafters.config import DrafterConfig
+from actors.drafters.learned.assemble import assemble
 from actors.drafters.learned.attend import Causal
 from actors.drafters.learned.base import Absorb, Chain
 from actors.drafters.learned.chain import ChainDrafter
-from actors.drafters.learned.ends import Ends, make_ends
-from actors.drafters.learned.load import find
+from actors.drafters.learned.ends import Ends
 from actors.drafters.learned.mtp_model import MtpModel
 from actors.drafters.learned.pack import Pack
-from actors.drafters.learned.placing import place
 from actors.drafters.learned.words import Words
 
 
@@ -62,18 +60,10 @@ class MtpDrafter(ChainDrafter):
     @classmethod
     def load(cls, config: DrafterConfig) -> Self:
         """Raises DrafterLoadError."""
-        if config.threads:
-            torch.set_num_threads(config.threads)
-        found = find(config, cls.mechanism)
-        head, parts = found.head, found.parts
-        model = MtpModel(head.spec)
-        own = {name: head.tensors[name] for name in model.state_dict() if name in head.tensors}
-        own["final_norm.weight"] = parts.norm
-        model.load_state_dict(own, assign=True)
-        ends = make_ends(head.tensors, parts, head.draft_ids)
-        dtype = place(nn.ModuleList((model, ends)), config)
-        words = Words(parts.vocab, head.draft_ids, parts.end_tokens)
-        return cls(model, ends, words, config, dtype, found.name)
+        found = assemble(
+            config, cls.mechanism, MtpModel, lambda parts: {"final_norm.weight": parts.norm}
+        )
+        return cls(found.model, found.ends, found.words, config, found.dtype, found.name)
 
     @override
     def absorb(self, parts: Sequence[Absorb]) -> None:

@@ -8,6 +8,7 @@ whatever came, and get no shadows and no control.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
 from policies.choice import Arm
@@ -18,14 +19,16 @@ from policies.rehearsal import COHORT
 Choice = tuple[Arm | None, int]
 
 
-class Rival:
+class Rival(ABC):
     """Does one thing for the whole batch; D = 0 is (None, 0)."""
 
+    @abstractmethod
     def choice(self, moment: Moment) -> Choice:
-        raise NotImplementedError
+        """For the step that is about to be drafted for."""
 
     def earned(self, moment: Moment, choice: Choice, tokens: float, accepted: float) -> None:
-        """Tokens per second of the step, and accepted tokens of a request."""
+        """Tokens per second of the step, and accepted tokens of a request. Some learn nothing."""
+        return
 
     def decide(self, moment: Moment) -> Decision:
         arm, depth = self.choice(moment)

@@ -19,12 +19,12 @@ from actors.contracts import DrafterInfo
 from actors.drafters.config import DrafterConfig
 from actors.drafters.errors import refusal
 from actors.drafters.external_kv import Span
+from actors.drafters.learned.assemble import assemble
 from actors.drafters.learned.attend import Block
 from actors.drafters.learned.base import Absorb, Chain, FeatureDrafter
 from actors.drafters.learned.block_head import BlockHead, BlockHeadSpec
-from actors.drafters.learned.ends import Ends, make_ends
-from actors.drafters.learned.load import context_of, find
-from actors.drafters.learned.placing import place
+from actors.drafters.learned.ends import Ends
+from actors.drafters.learned.load import context_of
 from actors.drafters.learned.projection import digest_of
 from actors.drafters.learned.walk import Slots
 from actors.drafters.learned.words import Words
@@ -80,19 +80,11 @@ class BlockDrafter(FeatureDrafter):
     @classmethod
     def load(cls, config: DrafterConfig) -> Self:
         """Raises DrafterLoadError."""
-        if config.threads:
-            torch.set_num_threads(config.threads)
-        found = find(config, cls.mechanism)
-        head, parts = found.head, found.parts
-        model = BlockHead(head.spec)
-        own = {name: head.tensors[name] for name in model.state_dict()}
-        model.load_state_dict(own, assign=True)
-        ends = make_ends(head.tensors, parts, head.draft_ids)
-        dtype = place(nn.ModuleList((model, ends)), config)
-        words = Words(parts.vocab, head.draft_ids, parts.end_tokens)
-        drafter = cls(head.spec, model, ends, words, config, dtype, found.name)
+        found = assemble(config, cls.mechanism, BlockHead)
+        spec = found.head.spec
+        drafter = cls(spec, found.model, found.ends, found.words, config, found.dtype, found.name)
         if config.feature_format == "auto":
-            drafter.takes_projected(digest_of(head), head.spec.block.layer.hidden)
+            drafter.takes_projected(digest_of(found.head), spec.block.layer.hidden)
         return drafter
 
     # -- the mechanism --------------------------------------------------------------------------
