@@ -29,11 +29,12 @@ help:  ## This list.
 demo: $(VENV)/.stamp-run  ## Real prompts by standard decode and by remote drafting, side by side.
 	$(BIN)/pilotfish demo $(ARGS)
 
-# Two processes: Ray forks its own from the second, which must not have the threads of a thousand
-# unit tests. Exit status 5: ARGS left nothing of this part.
+# The second apart: Ray forks its own processes from it, which must not have the threads of a thousand
+# unit tests. Those are dealt out to two workers, file by file (ARGS=-n0: to none). Exit status 5:
+# ARGS left nothing of this part.
 .PHONY: test
 test: $(VENV)/.stamp-dev  ## Unit, law and integration tests.
-	$(BIN)/python -m pytest tests/unit tests/law $(ARGS) || test $$? -eq 5
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests/unit tests/law $(ARGS) || test $$? -eq 5
 	$(BIN)/python -m pytest tests/integration $(ARGS) || test $$? -eq 5
 
 .PHONY: check
