@@ -104,8 +104,17 @@ def served(
             try:
                 yield served
             finally:
-                os.killpg(process.pid, signal.SIGINT)
-                process.wait(timeout=60)
+                _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """As Ctrl-C does. Ray's own command has been seen to wait for a controller that went first."""
+    os.killpg(process.pid, signal.SIGINT)
+    try:
+        process.wait(timeout=60)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(timeout=60)
 
 
 def depth(served: Served) -> int:
