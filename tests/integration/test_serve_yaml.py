@@ -108,7 +108,7 @@ def served(
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """As Ctrl-C does. Ray's own command has been seen to wait for a controller that went first."""
+    """As Ctrl-C does; harder where that is ignored, as in a shell's background job."""
     os.killpg(process.pid, signal.SIGINT)
     try:
         process.wait(timeout=60)
