@@ -8,6 +8,9 @@ from cluster.bench.legs import Leg
 from cluster.bench.sample import Sample, served
 from cluster.sighting import Sighting
 
+NO_GAIN = "no-gain"
+"""Blocks were offered, and none was worth verifying: that is what the leg does."""
+
 
 def refusal(leg: Leg, before: Sighting, after: Sighting, samples: Sequence[Sample]) -> str | None:
     """Why a cell of this leg says nothing about the leg; None when it does."""
@@ -24,8 +27,8 @@ def refusal(leg: Leg, before: Sighting, after: Sighting, samples: Sequence[Sampl
         absent = _absent(before, after)
         if absent is not None:
             return absent
-    if not drafted:
-        reasons = sorted({reason for sample in answered for reason in sample.reasons})
+    reasons = sorted({reason for sample in answered for reason in sample.reasons})
+    if not drafted and NO_GAIN not in reasons:
         return f"nothing was drafted ({', '.join(reasons) or 'no round could have been'})"
     remote = sum(sample.remote_accepted for sample in answered)
     accepted = sum(sample.accepted for sample in answered)

@@ -36,6 +36,8 @@ UNDRAFTED = make_sample([(1.0, 1, 0), (2.0, 1, 0)], reasons=("late",))
 def test_a_leg_whose_drafter_drafted_is_reported() -> None:
     assert refusal(REMOTE, BEFORE, AFTER, [DRAFTED]) is None
     assert refusal(STANDARD, BEFORE, BEFORE, [UNDRAFTED]) is None
+    chosen = replace(UNDRAFTED, reasons=("limit", "no-gain"))  # blocks came and did not pay
+    assert refusal(REMOTE, BEFORE, AFTER, [chosen]) is None
     local = replace(DRAFTED, remote_accepted=0)
     assert refusal(COLOCATED, Sighting((1,)), Sighting((1,)), [local]) is None
 
