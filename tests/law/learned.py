@@ -136,7 +136,7 @@ def _fresh(name: str, **fields: Any) -> FeatureDrafter:
     return make(name, prefill_rows=10_000, **fields)
 
 
-def close(a: Proposal, b: Proposal) -> None:
+def assert_same_block(a: Proposal, b: Proposal) -> None:
     """The same block; laws and confidences to rounding."""
     assert (a.base_len, a.tokens) == (b.base_len, b.tokens)
     assert (a.confidence is None) == (b.confidence is None)

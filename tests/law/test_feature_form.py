@@ -13,7 +13,7 @@ from actors.contracts import Commit, OpenSession
 from actors.drafters.learned.projection import feature_form
 from actors.exchange.form import FeatureForm
 from tests.law.harness import GREEDY, request, run
-from tests.law.learned import Follower, close, configured, make, over_the_wire, propose
+from tests.law.learned import Follower, assert_same_block, configured, make, over_the_wire, propose
 from tests.law.test_learned_drafters import PROMPTS, own_texts
 
 torch.set_num_threads(1)
@@ -48,7 +48,7 @@ def test_projected_rows_give_the_drafts_of_raw_rows_rounded_once(name: str) -> N
     projected.open([_mapped(opening, form)])
     for _ in range(6):
         theirs = propose(raw, {follower.key: 4})[follower.key]
-        close(propose(projected, {follower.key: 4})[follower.key], theirs)
+        assert_same_block(propose(projected, {follower.key: 4})[follower.key], theirs)
         right = rng.randrange(len(theirs.tokens) + 1)
         commit = follower.commit([*theirs.tokens[:right], rng.randrange(128)])
         raw.observe([commit])

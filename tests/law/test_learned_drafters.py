@@ -18,7 +18,7 @@ from tests.law.harness import GREEDY, SAMPLED, assert_pools_full, make_engine, p
 from tests.law.learned import (
     MECHANISMS,
     Follower,
-    close,
+    assert_same_block,
     fresh,
     make,
     over_the_wire,
@@ -62,7 +62,7 @@ def test_drafting_over_commits_with_rejections_equals_a_fresh_pass_over_the_whol
 ) -> None:
     """Sessions of different lengths in one batch, long prompts absorbed in parts, every accept
     length, rounds at D = 0."""
-    follow(name, SAMPLINGS[kind])
+    assert_drafts_equal_those_of_a_fresh_pass(name, SAMPLINGS[kind])
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -70,10 +70,10 @@ def test_penalties_and_cuts_are_applied_to_drafts_over_commits_as_in_a_fresh_pas
     name: str,
 ) -> None:
     """Under penalties a draft depends on the drafts before it, whatever the mechanism."""
-    follow(name, SAMPLINGS["processed"])
+    assert_drafts_equal_those_of_a_fresh_pass(name, SAMPLINGS["processed"])
 
 
-def follow(name: str, sampling: SamplingParams) -> None:
+def assert_drafts_equal_those_of_a_fresh_pass(name: str, sampling: SamplingParams) -> None:
     rng = random.Random(1)
     drafter = make(name, prefill_rows=16)
     lengths = (2, 3, 11, 40, 90)  # two tokens are one row: the shortest context there is
@@ -90,12 +90,12 @@ def follow(name: str, sampling: SamplingParams) -> None:
             found = blocks[s.key]
             assert len(found.tokens) == depths[s.key]
             if i == turn % len(sessions):  # a fresh drafter is dear: one session a turn
-                close(found, fresh(name, s, depths[s.key]))
+                assert_same_block(found, fresh(name, s, depths[s.key]))
             kept = (turn + i) % (DEPTH + 1)
             commits.append(s.commit([*found.tokens[:kept], rng.randrange(128)]))
         drafter.observe(commits)
     for s in sessions:
-        close(propose(drafter, {s.key: DEPTH})[s.key], fresh(name, s, DEPTH))
+        assert_same_block(propose(drafter, {s.key: DEPTH})[s.key], fresh(name, s, DEPTH))
 
 
 @every
@@ -106,7 +106,7 @@ def test_a_block_can_be_asked_for_again_at_any_depth_and_says_the_same(name: str
     first = propose(drafter, {s.key: DEPTH})[s.key]
     for depth in (1, DEPTH, 2, DEPTH):
         again = propose(drafter, {s.key: depth})[s.key]
-        close(again, fresh(name, s, depth))
+        assert_same_block(again, fresh(name, s, depth))
     assert again.tokens == first.tokens
 
 
@@ -117,7 +117,7 @@ def test_one_sessions_block_does_not_depend_on_who_is_in_the_batch(name: str) ->
     others = [Follower(drafter, f"o{i}", [i, 9, 2 * i + 1], SAMPLED) for i in range(3)]
     drafter.open([s.opening(), *(o.opening() for o in others)])
     wanted = {s.key: 3} | {o.key: 1 + i for i, o in enumerate(others)}
-    close(propose(drafter, wanted)[s.key], fresh(name, s, 3))
+    assert_same_block(propose(drafter, wanted)[s.key], fresh(name, s, 3))
 
 
 @every
@@ -131,7 +131,7 @@ def test_where_laws_are_weighed_a_draft_comes_with_the_law_it_was_drawn_from(nam
     drafter.open([s.opening(), greedy.opening()])
     for _ in range(3):
         found = propose(drafter, {s.key: DEPTH})[s.key]
-        close(found, fresh(name, s, DEPTH, rejection_sample_method="rejection"))
+        assert_same_block(found, fresh(name, s, DEPTH, rejection_sample_method="rejection"))
         assert found.law is not None
         assert len(found.tokens) == len(found.law) == DEPTH
         for token, law in zip(found.tokens, found.law, strict=True):
@@ -163,7 +163,7 @@ def test_features_that_do_not_fit_their_tokens_cost_their_session_alone(name: st
         with pytest.raises(DrafterError) as caught:
             drafter.open([good.opening(), replace(opening, features=wrong)])
         assert caught.value.keys == (bad.key,)
-    close(propose(drafter, {good.key: 2})[good.key], fresh(name, good, 2))
+    assert_same_block(propose(drafter, {good.key: 2})[good.key], fresh(name, good, 2))
 
 
 @every
@@ -177,7 +177,7 @@ def test_features_that_are_not_finite_fault_their_session_alone(name: str) -> No
     with pytest.raises(DrafterError) as caught:
         drafter.propose([DraftRequest(good.key, 2), DraftRequest(bad.key, 2)])
     assert caught.value.keys == (bad.key,)
-    close(propose(drafter, {good.key: 2})[good.key], fresh(name, good, 2))
+    assert_same_block(propose(drafter, {good.key: 2})[good.key], fresh(name, good, 2))
 
 
 @every
@@ -192,7 +192,7 @@ def test_nothing_of_a_session_outlives_its_end(name: str) -> None:
     assert len(drafter.sessions) == 0
     second = Follower(drafter, "r", [7, 7, 7])
     drafter.open([second.opening()])
-    close(propose(drafter, {second.key: DEPTH})[second.key], fresh(name, second, DEPTH))
+    assert_same_block(propose(drafter, {second.key: DEPTH})[second.key], fresh(name, second, DEPTH))
 
 
 # -- through the engine ------------------------------------------------------------------------
