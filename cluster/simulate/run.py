@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from cluster.simulate import legs
 from cluster.simulate.study import Study
-from policies.simulate.account import quantile
-from policies.simulate.fleet import Fleet
+from policies.simulate.account import Account, quantile
+from policies.simulate.fleet import Fleet, FleetAccount
 from policies.simulate.scenario import Scenario
 from policies.simulate.world import World
 
@@ -59,38 +59,41 @@ def _events(study: Study, leg: str) -> Outcome:
     world = World(scenario, study.costs, legs.event_policy(scenario, study.costs, leg))
     a = world.run()
     used = sorted({way for part in a.bins for way in part.ways})
-    return Outcome(
+    return _outcome(
+        scenario,
         leg,
-        a.goodput,
-        _phases(scenario, [part.tokens for part in a.bins]),
-        a.acceptance_length,
-        a.drafted / max(a.rounds, 1),
-        a.accepted / max(a.drafted, 1),
-        a.late,
-        a.waited_s / scenario.duration_s / scenario.verifiers,
-        a.arrived,
-        a.finished,
-        quantile(a.ttft_s, 0.5),
-        quantile(a.ttft_s, 0.95),
-        quantile(a.tpot_s, 0.5),
-        quantile(a.tpot_s, 0.95),
-        world.busy_shares(),
-        tuple(part.tokens * len(a.bins) / scenario.duration_s for part in a.bins),
-        tuple(part.depth for part in a.bins),
-        {way: tuple(part.ways.get(way, 0) for part in a.bins) for way in used},
-        0.0,
+        a,
+        [part.tokens for part in a.bins],
+        busy=world.busy_shares(),
+        depth_at=tuple(part.depth for part in a.bins),
+        ways_at={way: tuple(part.ways.get(way, 0) for part in a.bins) for way in used},
     )
 
 
 def _fleet(study: Study, leg: str) -> Outcome:
     scenario = study.scenario
     planner = legs.fleet_planner(scenario, study.costs, leg)
-    fleet = Fleet(scenario, study.costs, planner, probes=leg == legs.POLICY)
-    a = fleet.run()
+    a = Fleet(scenario, study.costs, planner, probes=leg == legs.POLICY).run()
+    return _outcome(
+        scenario, leg, a, a.tokens_at, busy=a.busy, depth_at=tuple(a.depth_at), ways_at={}
+    )
+
+
+def _outcome(
+    scenario: Scenario,
+    leg: str,
+    a: Account | FleetAccount,
+    tokens: list[int],
+    *,
+    busy: dict[str, float],
+    depth_at: tuple[float, ...],
+    ways_at: dict[str, tuple[int, ...]],
+) -> Outcome:
+    """tokens: in equal slices of the time."""
     return Outcome(
         leg,
         a.goodput,
-        _phases(scenario, a.tokens_at),
+        _phases(scenario, tokens),
         a.acceptance_length,
         a.drafted / max(a.rounds, 1),
         a.accepted / max(a.drafted, 1),
@@ -102,10 +105,10 @@ def _fleet(study: Study, leg: str) -> Outcome:
         quantile(a.ttft_s, 0.95),
         quantile(a.tpot_s, 0.5),
         quantile(a.tpot_s, 0.95),
-        a.busy,
-        tuple(n * len(a.tokens_at) / scenario.duration_s for n in a.tokens_at),
-        tuple(a.depth_at),
-        {},
+        busy,
+        tuple(n * len(tokens) / scenario.duration_s for n in tokens),
+        depth_at,
+        ways_at,
         0.0,
     )
 
