@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from cluster.simulate import legs
 from cluster.simulate.study import Study
-from policies.simulate.account import Account, quantile
-from policies.simulate.fleet import Fleet, FleetAccount
+from policies.simulate.account import Totals, quantile
+from policies.simulate.fleet import Fleet
 from policies.simulate.scenario import Scenario
 from policies.simulate.world import World
 
@@ -82,7 +82,7 @@ def _fleet(study: Study, leg: str) -> Outcome:
 def _outcome(
     scenario: Scenario,
     leg: str,
-    a: Account | FleetAccount,
+    a: Totals,
     tokens: list[int],
     *,
     busy: dict[str, float],

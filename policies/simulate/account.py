@@ -25,10 +25,10 @@ class Bin:
 
 
 @dataclass(slots=True)
-class Account:
+class Totals:
     """rounds: rows of steps that wrote, first tokens among them. tokens = rounds + accepted, at
-    any time. late: rows that a step went without the block of. The seconds are of all verifiers:
-    verify_s in steps, waited_s for remote blocks, drafted_s on their own device."""
+    any time. late: rows that a step went without the block of. waited_s: for remote blocks, of all
+    verifiers."""
 
     duration_s: float
     tokens: int = 0
@@ -37,15 +37,11 @@ class Account:
     accepted: int = 0
     late: int = 0
     steps: int = 0
-    verify_s: float = 0.0
     waited_s: float = 0.0
-    drafted_s: float = 0.0
     arrived: int = 0
     finished: int = 0
     ttft_s: list[float] = field(default_factory=list)
     tpot_s: list[float] = field(default_factory=list)
-    by_cohort: dict[str, int] = field(default_factory=dict)
-    bins: list[Bin] = field(default_factory=lambda: [Bin() for _ in range(BINS)])
 
     @property
     def goodput(self) -> float:
@@ -56,6 +52,16 @@ class Account:
     def acceptance_length(self) -> float:
         """Tokens a round, over all rounds."""
         return self.tokens / self.rounds if self.rounds else 0.0
+
+
+@dataclass(slots=True)
+class Account(Totals):
+    """The seconds are of all verifiers: verify_s in steps, drafted_s on drafters' own devices."""
+
+    verify_s: float = 0.0
+    drafted_s: float = 0.0
+    by_cohort: dict[str, int] = field(default_factory=dict)
+    bins: list[Bin] = field(default_factory=lambda: [Bin() for _ in range(BINS)])
 
     def bin_at(self, now_s: float) -> Bin:
         place = int(now_s / self.duration_s * BINS)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policies.acceptance import Acceptance
+from policies.simulate.account import Totals
 from policies.simulate.costs import Costs
 from policies.simulate.fleet_plan import Entry, Evidence, Planner, counted, probing
 from policies.simulate.fleet_pools import Pools
@@ -35,33 +36,13 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(slots=True)
-class FleetAccount:
-    """As `Account`, summed over verifiers; the series are by table period. tokens = rounds +
-    accepted. busy: share of the time that a way's drafters drafted."""
+class FleetAccount(Totals):
+    """Summed over verifiers; the series are by table period. busy: share of the time that a way's
+    drafters drafted."""
 
-    duration_s: float
-    tokens: int = 0
-    rounds: int = 0
-    drafted: int = 0
-    accepted: int = 0
-    late: int = 0
-    steps: int = 0
-    waited_s: float = 0.0
-    arrived: int = 0
-    finished: int = 0
-    ttft_s: list[float] = field(default_factory=list)
-    tpot_s: list[float] = field(default_factory=list)
     tokens_at: list[int] = field(default_factory=list)
     depth_at: list[float] = field(default_factory=list)
     busy: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def goodput(self) -> float:
-        return self.tokens / self.duration_s
-
-    @property
-    def acceptance_length(self) -> float:
-        return self.tokens / self.rounds if self.rounds else 0.0
 
 
 class Fleet:
