@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import torch
 
     from actors.exchange.status import LinkRecord
+    from policies.choice import Arm
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,17 +208,23 @@ class Gathered:
 
     overtaken: of blocks that came too late to be offered, (tokens, how many of the first were what
     the target wrote meanwhile): without them drafters would be judged by their lucky blocks alone.
+    shadows: blocks that were asked for as evidence and have come since the last call, each by its
+    arm; they start at the request's committed length and are never waited for.
     """
 
     drafts: dict[str, Draft] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
     waited_s: float = 0.0
     overtaken: dict[str, tuple[int, int]] = field(default_factory=dict)
+    shadows: dict[str, tuple[Arm, Draft]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class PortCommit:
-    """One request's newest commit. `depth` 0 keeps the drafter warm and asks for no block."""
+    """One request's newest commit. `depth` 0 keeps the drafter warm and asks for no block.
+
+    arm: of which way to draft the block is asked; None is the port's first. shadow: another, and
+    how many tokens are asked of it for evidence alone."""
 
     request_id: str
     round: int
@@ -225,6 +232,8 @@ class PortCommit:
     tokens: tuple[int, ...]
     depth: int
     features: torch.Tensor | None = None
+    arm: Arm | None = None
+    shadow: tuple[Arm, int] | None = None
 
 
 class DraftPort(Protocol):
