@@ -250,6 +250,12 @@ class DraftPort(Protocol):
         """Hidden states the engine must capture; fixed for the engine's life."""
         ...
 
+    @property
+    def arms(self) -> tuple[Arm, ...]:
+        """The ways to draft that are up now, the default first: a drafter lives, and its breaker
+        lets it be asked. Cheap; not of those that are known and down."""
+        ...
+
     def open(self, view: SessionView) -> None: ...
 
     def prefilled(self, request_id: str, rows: int) -> None:

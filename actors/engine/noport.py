@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from actors.contracts import Gathered, PortCommit, SessionView
 from actors.exchange.status import LinkRecord
+from policies.choice import Arm
 
 
 class NoDrafts:
@@ -13,6 +14,10 @@ class NoDrafts:
 
     @property
     def taps(self) -> tuple[int, ...]:
+        return ()
+
+    @property
+    def arms(self) -> tuple[Arm, ...]:
         return ()
 
     def open(self, view: SessionView) -> None:

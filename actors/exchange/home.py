@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from actors.contracts import Draft, SessionKey, SessionView
+from actors.exchange.limits import MAX_BLOCK
 from actors.exchange.link import Link
 from actors.exchange.status import BlockCounts, LinkRecord, Reason
 from actors.sampling.law import TokenLaw
@@ -48,6 +49,15 @@ class Home:
     @property
     def mechanism(self) -> str:
         return self.link.info.mechanism if self.link.info else self.link.endpoint.mechanism
+
+    @property
+    def max_block(self) -> int:
+        """The longest block that may be asked of it; 0 is not known yet."""
+        return (self.link.info.max_block or MAX_BLOCK) if self.link.info else 0
+
+    def up(self, now_s: float) -> bool:
+        """Whether it may be asked: connected, and not resting."""
+        return self.link.up and brk.admission(self.breaker, now_s) != "none"
 
     @property
     def max_context(self) -> int:

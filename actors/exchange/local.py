@@ -22,8 +22,10 @@ from actors.contracts import (
 )
 from actors.exchange.contain import contained, contained_gather
 from actors.exchange.guard import Failures, GuardedDrafter
+from actors.exchange.limits import MAX_BLOCK
 from actors.exchange.status import BlockCounts, LinkRecord, Reason
 from policies import breaker as brk
+from policies.choice import Arm
 from policies.retry import pause_s
 
 
@@ -67,6 +69,12 @@ class LocalPort:
     @property
     def taps(self) -> tuple[int, ...]:
         return self._info.taps if self._info.needs_features else ()
+
+    @property
+    def arms(self) -> tuple[Arm, ...]:
+        if brk.admission(self._breaker, self._clock()) == "none":
+            return ()
+        return (Arm(self._info.mechanism, False, self._info.max_block or MAX_BLOCK),)
 
     @property
     def token_bytes(self) -> int:

@@ -29,6 +29,7 @@ from actors.sampling.law import TokenLaw
 from pilotfish.v1 import exchange_pb2 as pb
 from policies import breaker as brk
 from policies import routing
+from policies.choice import Arm
 from policies.retry import pause_s
 
 _OVERLOADED_S = 1.0
@@ -81,6 +82,15 @@ class RemotePort:
     @property
     def taps(self) -> tuple[int, ...]:
         return self._compat.taps
+
+    @property
+    def arms(self) -> tuple[Arm, ...]:
+        with self._lock:
+            now_s = self._clock()
+            up = [home for home in self._homes.values() if home.up(now_s)]
+        if not up:
+            return ()
+        return (Arm(up[0].mechanism, True, max(home.max_block for home in up)),)
 
     # -- drafters ---------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from actors.exchange.local import LocalPort
 from actors.exchange.status import LinkRecord
 from actors.sampling.params import SamplingParams
 from actors.sampling.rules import DEFAULT, Rule
+from policies.choice import Arm
 
 torch.set_num_threads(1)
 
@@ -125,6 +126,10 @@ class SchedulePort:
     def __init__(self, inner: DraftPort, schedule: Sequence[int]) -> None:
         self._inner, self._schedule, self._turn = inner, list(schedule), 0
         self.taps = inner.taps
+
+    @property
+    def arms(self) -> tuple[Arm, ...]:
+        return self._inner.arms
 
     def open(self, view: SessionView) -> None:
         self._inner.open(view)
