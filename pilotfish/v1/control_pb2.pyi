@@ -1,3 +1,4 @@
+from pilotfish.v1 import demand_pb2 as _demand_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -7,32 +8,88 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class PolicySnapshot(_message.Message):
-    __slots__ = ("term", "version", "drafters", "cohorts", "fallback")
+    __slots__ = ("term", "version", "drafters", "cohorts", "fallback", "config", "pooled")
     TERM_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     DRAFTERS_FIELD_NUMBER: _ClassVar[int]
     COHORTS_FIELD_NUMBER: _ClassVar[int]
     FALLBACK_FIELD_NUMBER: _ClassVar[int]
+    CONFIG_FIELD_NUMBER: _ClassVar[int]
+    POOLED_FIELD_NUMBER: _ClassVar[int]
     term: int
     version: int
     drafters: _containers.RepeatedCompositeFieldContainer[DrafterEndpoint]
     cohorts: _containers.RepeatedCompositeFieldContainer[CohortPlan]
     fallback: CohortPlan
-    def __init__(self, term: _Optional[int] = ..., version: _Optional[int] = ..., drafters: _Optional[_Iterable[_Union[DrafterEndpoint, _Mapping]]] = ..., cohorts: _Optional[_Iterable[_Union[CohortPlan, _Mapping]]] = ..., fallback: _Optional[_Union[CohortPlan, _Mapping]] = ...) -> None: ...
+    config: PolicyConfig
+    pooled: _containers.RepeatedCompositeFieldContainer[Tally]
+    def __init__(self, term: _Optional[int] = ..., version: _Optional[int] = ..., drafters: _Optional[_Iterable[_Union[DrafterEndpoint, _Mapping]]] = ..., cohorts: _Optional[_Iterable[_Union[CohortPlan, _Mapping]]] = ..., fallback: _Optional[_Union[CohortPlan, _Mapping]] = ..., config: _Optional[_Union[PolicyConfig, _Mapping]] = ..., pooled: _Optional[_Iterable[_Union[Tally, _Mapping]]] = ...) -> None: ...
+
+class PolicyConfig(_message.Message):
+    __slots__ = ("off", "depth", "control", "cohorts", "base", "changed")
+    OFF_FIELD_NUMBER: _ClassVar[int]
+    DEPTH_FIELD_NUMBER: _ClassVar[int]
+    CONTROL_FIELD_NUMBER: _ClassVar[int]
+    COHORTS_FIELD_NUMBER: _ClassVar[int]
+    BASE_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_FIELD_NUMBER: _ClassVar[int]
+    off: bool
+    depth: int
+    control: ControlWindows
+    cohorts: _containers.RepeatedCompositeFieldContainer[CohortLimit]
+    base: int
+    changed: int
+    def __init__(self, off: bool = ..., depth: _Optional[int] = ..., control: _Optional[_Union[ControlWindows, _Mapping]] = ..., cohorts: _Optional[_Iterable[_Union[CohortLimit, _Mapping]]] = ..., base: _Optional[int] = ..., changed: _Optional[int] = ...) -> None: ...
+
+class ControlWindows(_message.Message):
+    __slots__ = ("steps", "period")
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    PERIOD_FIELD_NUMBER: _ClassVar[int]
+    steps: int
+    period: int
+    def __init__(self, steps: _Optional[int] = ..., period: _Optional[int] = ...) -> None: ...
+
+class CohortLimit(_message.Message):
+    __slots__ = ("cohort", "depth")
+    COHORT_FIELD_NUMBER: _ClassVar[int]
+    DEPTH_FIELD_NUMBER: _ClassVar[int]
+    cohort: str
+    depth: int
+    def __init__(self, cohort: _Optional[str] = ..., depth: _Optional[int] = ...) -> None: ...
+
+class Tally(_message.Message):
+    __slots__ = ("cohort", "mechanism", "decided", "accepted", "asked", "came")
+    COHORT_FIELD_NUMBER: _ClassVar[int]
+    MECHANISM_FIELD_NUMBER: _ClassVar[int]
+    DECIDED_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    ASKED_FIELD_NUMBER: _ClassVar[int]
+    CAME_FIELD_NUMBER: _ClassVar[int]
+    cohort: str
+    mechanism: str
+    decided: _containers.RepeatedScalarFieldContainer[float]
+    accepted: _containers.RepeatedScalarFieldContainer[float]
+    asked: _containers.RepeatedScalarFieldContainer[float]
+    came: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, cohort: _Optional[str] = ..., mechanism: _Optional[str] = ..., decided: _Optional[_Iterable[float]] = ..., accepted: _Optional[_Iterable[float]] = ..., asked: _Optional[_Iterable[float]] = ..., came: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class DrafterEndpoint(_message.Message):
-    __slots__ = ("drafter", "address", "mechanism", "pid", "max_sessions")
+    __slots__ = ("drafter", "address", "mechanism", "pid", "max_sessions", "draining", "pool")
     DRAFTER_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     MECHANISM_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     MAX_SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_FIELD_NUMBER: _ClassVar[int]
+    POOL_FIELD_NUMBER: _ClassVar[int]
     drafter: str
     address: str
     mechanism: str
     pid: int
     max_sessions: int
-    def __init__(self, drafter: _Optional[str] = ..., address: _Optional[str] = ..., mechanism: _Optional[str] = ..., pid: _Optional[int] = ..., max_sessions: _Optional[int] = ...) -> None: ...
+    draining: bool
+    pool: str
+    def __init__(self, drafter: _Optional[str] = ..., address: _Optional[str] = ..., mechanism: _Optional[str] = ..., pid: _Optional[int] = ..., max_sessions: _Optional[int] = ..., draining: bool = ..., pool: _Optional[str] = ...) -> None: ...
 
 class CohortPlan(_message.Message):
     __slots__ = ("cohort", "mechanism", "depth", "reason")
@@ -59,7 +116,7 @@ class Status(_message.Message):
     def __init__(self, snapshot: _Optional[_Union[PolicySnapshot, _Mapping]] = ..., verifiers: _Optional[_Iterable[_Union[VerifierStatus, _Mapping]]] = ...) -> None: ...
 
 class VerifierStatus(_message.Message):
-    __slots__ = ("verifier", "pid", "running", "waiting", "free_blocks", "total_blocks", "links", "engine", "cached_blocks", "executor", "executor_reason")
+    __slots__ = ("verifier", "pid", "running", "waiting", "free_blocks", "total_blocks", "links", "engine", "cached_blocks", "executor", "executor_reason", "tallies", "tally_sequence", "config", "wishes")
     VERIFIER_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     RUNNING_FIELD_NUMBER: _ClassVar[int]
@@ -71,6 +128,10 @@ class VerifierStatus(_message.Message):
     CACHED_BLOCKS_FIELD_NUMBER: _ClassVar[int]
     EXECUTOR_FIELD_NUMBER: _ClassVar[int]
     EXECUTOR_REASON_FIELD_NUMBER: _ClassVar[int]
+    TALLIES_FIELD_NUMBER: _ClassVar[int]
+    TALLY_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    CONFIG_FIELD_NUMBER: _ClassVar[int]
+    WISHES_FIELD_NUMBER: _ClassVar[int]
     verifier: str
     pid: int
     running: int
@@ -82,7 +143,33 @@ class VerifierStatus(_message.Message):
     cached_blocks: int
     executor: str
     executor_reason: str
-    def __init__(self, verifier: _Optional[str] = ..., pid: _Optional[int] = ..., running: _Optional[int] = ..., waiting: _Optional[int] = ..., free_blocks: _Optional[int] = ..., total_blocks: _Optional[int] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., engine: _Optional[_Union[EngineTotals, _Mapping]] = ..., cached_blocks: _Optional[int] = ..., executor: _Optional[str] = ..., executor_reason: _Optional[str] = ...) -> None: ...
+    tallies: _containers.RepeatedCompositeFieldContainer[Tally]
+    tally_sequence: int
+    config: PolicyConfig
+    wishes: _containers.RepeatedCompositeFieldContainer[_demand_pb2.DraftWish]
+    def __init__(self, verifier: _Optional[str] = ..., pid: _Optional[int] = ..., running: _Optional[int] = ..., waiting: _Optional[int] = ..., free_blocks: _Optional[int] = ..., total_blocks: _Optional[int] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., engine: _Optional[_Union[EngineTotals, _Mapping]] = ..., cached_blocks: _Optional[int] = ..., executor: _Optional[str] = ..., executor_reason: _Optional[str] = ..., tallies: _Optional[_Iterable[_Union[Tally, _Mapping]]] = ..., tally_sequence: _Optional[int] = ..., config: _Optional[_Union[PolicyConfig, _Mapping]] = ..., wishes: _Optional[_Iterable[_Union[_demand_pb2.DraftWish, _Mapping]]] = ...) -> None: ...
+
+class PolicyState(_message.Message):
+    __slots__ = ("term", "config", "contributions")
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    CONFIG_FIELD_NUMBER: _ClassVar[int]
+    CONTRIBUTIONS_FIELD_NUMBER: _ClassVar[int]
+    term: int
+    config: PolicyConfig
+    contributions: _containers.RepeatedCompositeFieldContainer[Contribution]
+    def __init__(self, term: _Optional[int] = ..., config: _Optional[_Union[PolicyConfig, _Mapping]] = ..., contributions: _Optional[_Iterable[_Union[Contribution, _Mapping]]] = ...) -> None: ...
+
+class Contribution(_message.Message):
+    __slots__ = ("verifier", "sequence", "age_s", "tallies")
+    VERIFIER_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    AGE_S_FIELD_NUMBER: _ClassVar[int]
+    TALLIES_FIELD_NUMBER: _ClassVar[int]
+    verifier: str
+    sequence: int
+    age_s: float
+    tallies: _containers.RepeatedCompositeFieldContainer[Tally]
+    def __init__(self, verifier: _Optional[str] = ..., sequence: _Optional[int] = ..., age_s: _Optional[float] = ..., tallies: _Optional[_Iterable[_Union[Tally, _Mapping]]] = ...) -> None: ...
 
 class EngineTotals(_message.Message):
     __slots__ = ("steps", "tokens", "drafted", "accepted", "prefill_tokens", "preemptions", "busy_s", "forward_s", "wait_s", "sample_s", "prefix_queries", "prefix_hits")
