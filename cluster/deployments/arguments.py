@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import types
 import typing
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from cluster.config import AppArgs
+from cluster.config import AppArgs, as_given
 
 
 class ArgumentsError(ValueError):
@@ -24,8 +23,14 @@ def parse_args(args: AppArgs | Mapping[str, Any]) -> AppArgs:
     try:
         return _servable(AppArgs.model_validate(dict(args)))
     except ValidationError as error:
-        lines = [_line(item["type"], item["loc"], item["msg"]) for item in error.errors()]
-        raise ArgumentsError("; ".join(lines)) from None
+        raise ArgumentsError(explained(error, AppArgs)) from None
+
+
+def explained(error: ValidationError, root: type[BaseModel]) -> str:
+    """What is wrong with a mapping that was to be a `root`, each field by its path."""
+    faults = error.errors()
+    lines = [_line(root, item["type"], as_given(item["loc"]), item["msg"]) for item in faults]
+    return "; ".join(lines)
 
 
 def _servable(args: AppArgs) -> AppArgs:
@@ -34,19 +39,22 @@ def _servable(args: AppArgs) -> AppArgs:
     return args
 
 
-def _line(kind: str, loc: Sequence[str | int], message: str) -> str:
+def _line(root: type[BaseModel], kind: str, loc: Sequence[str | int], message: str) -> str:
     path = ".".join(str(part) for part in loc)
     if kind != "extra_forbidden":
+        message = message.removeprefix("Value error, ")
         return f"{path}: {message}" if path else message
-    known = sorted(_model_at(AppArgs, loc[:-1]).model_fields)
+    known = sorted(_model_at(root, loc[:-1]).model_fields)
     near = difflib.get_close_matches(str(loc[-1]), known, n=1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
     return f"{path}: unknown key{hint}; known keys: {', '.join(known)}"
 
 
 def _model_at(model: type[BaseModel], loc: Sequence[str | int]) -> type[BaseModel]:
-    """The model that holds the field at `loc`; optional fields are looked through."""
+    """The model that holds the field at `loc`; optional fields and lists are looked through."""
     for part in loc:
+        if isinstance(part, int):
+            continue
         field = model.model_fields.get(str(part))
         inner = None if field is None else _model_in(field.annotation)
         if inner is None:
@@ -56,10 +64,6 @@ def _model_at(model: type[BaseModel], loc: Sequence[str | int]) -> type[BaseMode
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
-    options = (
-        typing.get_args(annotation)
-        if typing.get_origin(annotation) in (typing.Union, types.UnionType)
-        else (annotation,)
-    )
+    options = typing.get_args(annotation) or (annotation,)
     models = (o for o in options if isinstance(o, type) and issubclass(o, BaseModel))
     return next(models, None)

@@ -16,6 +16,7 @@ from ray import serve
 from ray.serve.handle import DeploymentHandle
 from ray.util.placement_group import get_current_placement_group
 
+from actors.policy.errors import Superseded
 from cluster import telemetry
 from cluster.config import AppArgs
 from cluster.deployments.addresses import this_node
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RENEW_EVERY_S = 1.0  # a third of the lease: two may be lost
+ASK_AGAIN_S = 0.1  # where the wrong one of several policy actors was asked
 CALL_TIMEOUT_S = 2.0
 DRAIN_S = 2.0
 
@@ -76,13 +78,17 @@ class Drafter:
     async def _renew_forever(self) -> None:
         endpoint = self._endpoint.SerializeToString()
         while True:
+            pause_s = RENEW_EVERY_S
             try:
                 await asyncio.wait_for(self._policy.renew.remote(endpoint), CALL_TIMEOUT_S)
+            except Superseded as error:
+                logger.info("asked the wrong one of several policy actors: %s", error)
+                pause_s = ASK_AGAIN_S
             except TimeoutError:
                 logger.info("the policy did not answer within %.0f s", CALL_TIMEOUT_S)
             except Exception:
                 logger.exception("the lease could not be renewed")
-            await asyncio.sleep(RENEW_EVERY_S)
+            await asyncio.sleep(pause_s)
 
     async def __del__(self) -> None:
         """Leave first, so that verifiers move their sessions; then stop."""

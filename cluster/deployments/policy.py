@@ -5,28 +5,49 @@ Messages cross Serve as serialized protobuf, so both sides can be of different v
 
 from __future__ import annotations
 
+import asyncio
 import os
+import time
 from typing import Any
 
-from actors.policy.service import PolicyOptions, PolicyService
+from actors.policy.errors import Superseded
+from actors.policy.options import PolicyOptions
+from actors.policy.service import PolicyService
+from actors.policy.state_file import StateFile
+from cluster.live_config import as_config, parse_live, patched
 from pilotfish.v1 import control_pb2 as pb
 
-_DEPTH_KEY = "num_speculative_tokens"
+SAVE_EVERY_S = 10.0  # what verifiers have learnt; a change of the configuration is saved at once
 
 
 class Policy:
-    """Drafters register here; verifiers exchange load for snapshots."""
+    """Drafters register here; verifiers exchange load and what they have learnt for snapshots."""
 
     def __init__(self, options: PolicyOptions) -> None:
-        self._service = PolicyService(options)
+        self._options = options
+        self._file = StateFile(options.state_path) if options.state_path else None
+        self._service = PolicyService(options, state=self._file.load() if self._file else None)
+        self._saved_s = time.monotonic()
+        self._saving = asyncio.Lock()
 
-    def reconfigure(self, user_config: dict[str, Any]) -> None:
-        """`user_config: {num_speculative_tokens: D}` changes D while serving."""
-        unknown = sorted(set(user_config) - {_DEPTH_KEY})
-        if unknown:
-            raise ValueError(f"user_config: unknown key {unknown[0]!r}; known: {_DEPTH_KEY}")
-        if _DEPTH_KEY in user_config:
-            self._service.configure(int(user_config[_DEPTH_KEY]))
+    async def reconfigure(self, user_config: dict[str, Any]) -> None:
+        """The deployment's configuration (`cluster.live_config`), in place of what is in force.
+        Raises ArgumentsError, which `serve status` shows."""
+        self._service.deploy(parse_live(user_config, self._options))
+        await self._save()
+
+    async def configure(self, changes: dict[str, Any]) -> dict[str, Any]:
+        """Change what `changes` names and return the configuration in force. A change outlives
+        this process; the next deployment of another user_config replaces it.
+
+        Raises ArgumentsError or Superseded, and has then changed nothing."""
+        self._service.configure(patched(self._service.settings, changes, self._options))
+        await self._save()
+        return as_config(self._service.settings)
+
+    async def configuration(self) -> dict[str, Any]:
+        """The configuration in force."""
+        return as_config(self._service.settings)
 
     async def renew(self, endpoint: bytes) -> None:
         """A drafter's registration or renewal: a serialized DrafterEndpoint."""
@@ -37,8 +58,11 @@ class Policy:
         self._service.release(drafter)
 
     async def exchange(self, report: bytes, term: int, version: int) -> bytes | None:
-        """A verifier's VerifierStatus against a newer PolicySnapshot, both serialized."""
+        """A verifier's VerifierStatus against a newer PolicySnapshot, both serialized. Raises
+        ReportRefused or Superseded."""
         newer = self._service.exchange(pb.VerifierStatus.FromString(report), term, version)
+        if time.monotonic() - self._saved_s >= SAVE_EVERY_S:
+            await self._save()
         return None if newer is None else newer.SerializeToString()
 
     async def placement(self) -> dict[str, Any]:
@@ -48,3 +72,15 @@ class Policy:
     async def status(self) -> bytes:
         """A serialized Status: the snapshot and the verifiers' last reports."""
         return self._service.status().SerializeToString()
+
+    async def _save(self) -> None:
+        """What there is to keep, where there is a place; off the loop, one after another."""
+        self._saved_s = time.monotonic()
+        if self._file is None:
+            return
+        async with self._saving:
+            try:
+                state = self._service.state()
+            except Superseded:
+                return
+            await asyncio.to_thread(self._file.save, state)

@@ -19,12 +19,15 @@ import ray
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 
+from actors.policy.errors import ReportRefused, Superseded
 from cluster.config import AppArgs
 from cluster.deployments.addresses import this_node
 from cluster.deployments.engine_options import engine_options
+from cluster.deployments.exchanging import Exchanging, tally_of
 from cluster.deployments.ranks import Ranks
 from cluster.deployments.reports import autoscaling_stats, verifier_status
 from pilotfish.v1 import control_pb2 as pb
+from policies.tally import Report
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +47,8 @@ class Verifier:
         self._policy = policy
         self._verifier = f"verifier-{serve.get_replica_context().replica_id.unique_id}"
         self._status = pb.VerifierStatus(verifier=self._verifier)
-        self._term = self._version = 0
+        self._exchanging = Exchanging()
+        self._tally: Report | None = None
         self._stopping = False
         self._heard_s = time.monotonic()
         address = this_node(args.data_host)
@@ -104,12 +108,17 @@ class Verifier:
             except TimeoutError:
                 # The policy is down or the machine is busy: the newest snapshot stays in force.
                 logger.info("no exchange with the policy within %.0f s", CALL_TIMEOUT_S)
+            except ReportRefused as error:
+                self._exchanging.refused()
+                logger.error("the policy refused what this verifier has learnt: %s", error)
+            except Superseded as error:
+                logger.info("asked the wrong one of several policy actors: %s", error)
             except Exception:
                 logger.exception("the exchange with the policy failed")
             await asyncio.sleep(self._pause_s())
 
     def _pause_s(self) -> float:
-        if not self._term:
+        if not self._exchanging.term:
             return FIRST_EXCHANGE_EVERY_S
         busy = self._status.running or self._status.waiting
         return EXCHANGE_EVERY_S if busy else IDLE_EXCHANGE_EVERY_S
@@ -119,15 +128,17 @@ class Verifier:
         if stats["alive"]:
             self._heard_s = time.monotonic()
         self._status = verifier_status(self._verifier, {"pid": self._facts.pid, **stats})
+        self._exchanging.stamp(self._status)
+        self._tally = tally_of(stats)
 
     async def _exchange(self) -> None:
-        report = self._status.SerializeToString()
-        data = await self._policy.exchange.remote(report, self._term, self._version)
-        if data is None:
-            return
-        snapshot = pb.PolicySnapshot.FromString(data)
-        await self._engine.set_snapshot.remote(data)
-        self._term, self._version = snapshot.term, snapshot.version
+        now = self._exchanging
+        report = now.report(self._status, self._tally).SerializeToString()
+        data = await self._policy.exchange.remote(report, now.term, now.version)
+        newer = now.answered(None if data is None else pb.PolicySnapshot.FromString(data))
+        if newer is not None:
+            await self._engine.set_snapshot.remote(data)
+            now.taken(newer)
 
     async def __del__(self) -> None:
         """Serve has stopped routing here: finish what runs, then stop the engine."""

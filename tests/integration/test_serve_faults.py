@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
+from cluster.deployments.arguments import ArgumentsError
 from pilotfish import Client, Generation, PilotfishError, Status, UnavailableError
 from tests.integration.conftest import Deploy, Deployed
 from tests.integration.processes import eventually, kill
@@ -88,18 +89,55 @@ def test_a_stream_whose_verifier_is_killed_goes_on_from_its_committed_tokens(
     assert killed not in [v.pid for v in client.status().verifiers]
 
 
-def test_without_its_policy_a_verifier_goes_on_by_its_newest_snapshot(
-    app: Deployed, client: Client
+def test_a_policy_killed_in_mid_stream_changes_nothing_in_the_text(
+    app: Deployed, client: Client, whole: Generation
 ) -> None:
+    """Laws L1 and L2: verifiers go on by their newest snapshot."""
     eventually(lambda: ready(client, 2), 60.0)
     before = client.status()
     (policy,) = app.placements("Policy")
-    kill(policy["pid"])
+    ids: list[int] = []
+    with client.stream(PROMPT, max_tokens=LONG, temperature=1.0, seed=7) as deltas:
+        for number, delta in enumerate(deltas):
+            ids.extend(delta.token_ids)
+            if number == 10:
+                kill(policy["pid"])
+    assert tuple(ids) == whole.token_ids
     drafted = client.generate("abcdabcdabcdabcd", max_tokens=30, temperature=0).speculation
     assert "no-drafter" not in drafted.reasons
     after = eventually(lambda: newer_term(client, before.term), 30.0)
     assert after.fallback == before.fallback
     assert after.drafters == before.drafters
+
+
+def test_a_change_made_while_serving_outlives_the_policy_that_made_it(
+    app: Deployed, client: Client
+) -> None:
+    """Without a file: the verifiers remember."""
+    from ray import serve
+
+    eventually(lambda: ready(client, 2), 60.0)
+    policy = serve.get_deployment_handle("Policy", app_name=app.name)
+    with pytest.raises(ArgumentsError, match="num_speculative_tokens: 9 is above the 4"):
+        policy.configure.remote({"num_speculative_tokens": 9}).result(timeout_s=10.0)
+    change = {"num_speculative_tokens": 2, "control": {"steps": 1, "period": 64}}
+    now = policy.configure.remote(change).result(timeout_s=10.0)
+    assert now["num_speculative_tokens"] == 2
+    before = client.status()
+    assert before.fallback.depth == 2
+    # Known to each verifier, and not to the actor alone.
+    eventually(lambda: configured(app) == {2}, 10.0)
+    (placed,) = app.placements("Policy")
+    kill(placed["pid"])
+    eventually(lambda: newer_term(client, before.term), 30.0)
+    eventually(lambda: client.status().fallback.depth == 2, 10.0)
+    policy.configure.remote({"num_speculative_tokens": None}).result(timeout_s=10.0)
+    eventually(lambda: configured(app) == {4}, 10.0)
+
+
+def configured(app: Deployed) -> set[int]:
+    """D of the configuration that each verifier knows."""
+    return {report.config.depth for report in app.verifiers()}
 
 
 def newer_term(client: Client, term: int) -> Status | None:

@@ -1,7 +1,13 @@
-import pytest
+"""Leases and configuration in, versioned snapshots out."""
 
-from actors.policy.service import FORGET_VERIFIER_S, PolicyOptions, PolicyService
+from __future__ import annotations
+
+from dataclasses import replace
+
+from actors.policy.options import PolicyOptions
+from actors.policy.service import FORGET_VERIFIER_S, PolicyService
 from pilotfish.v1 import control_pb2 as pb
+from policies.live import Settings
 
 
 class Clock:
@@ -112,16 +118,38 @@ def test_a_young_policy_waits_one_lease_at_most() -> None:
     assert len(must(policy.snapshot()).drafters) == 1
 
 
-def test_a_new_depth_is_a_new_version_and_a_negative_one_is_refused() -> None:
+def test_a_new_depth_is_a_new_version_and_the_same_one_is_not() -> None:
     policy = make_policy(Clock())
     policy.renew(make_endpoint())
     before = must(policy.snapshot())
-    policy.configure(2)
+    policy.configure(Settings(2))
     after = must(policy.snapshot())
     assert after.version > before.version
     assert after.fallback.depth == 2
-    with pytest.raises(ValueError, match="num_speculative_tokens"):
-        policy.configure(-1)
+    policy.deploy(Settings(4))
+    assert must(policy.snapshot()).version == after.version
+
+
+def test_a_live_change_is_in_the_next_snapshot_whole() -> None:
+    policy = make_policy(Clock())
+    policy.renew(make_endpoint())
+    windows = replace(Settings(3).windows, steps=4, period=256)
+    policy.configure(Settings(3, windows=windows, limits={"code": 1, "batch": 0}))
+    snapshot = must(policy.snapshot())
+    assert (snapshot.config.control.steps, snapshot.config.control.period) == (4, 256)
+    plans = [(plan.cohort, plan.depth, plan.reason) for plan in snapshot.cohorts]
+    assert plans == [("batch", 0, "off"), ("code", 1, "configured")]
+    policy.configure(Settings(3, off=True))
+    snapshot = must(policy.snapshot())
+    assert (snapshot.fallback.depth, snapshot.fallback.reason) == (0, "off")
+
+
+def test_no_change_asks_for_more_than_drafters_were_started_for() -> None:
+    policy = make_policy(Clock(), depth=4)
+    policy.renew(make_endpoint())
+    policy.configure(Settings(9, limits={"code": 8}))
+    snapshot = must(policy.snapshot())
+    assert [snapshot.fallback.depth, *(plan.depth for plan in snapshot.cohorts)] == [4, 4]
 
 
 def test_a_colocated_drafter_drafts_without_any_lease() -> None:

@@ -1,0 +1,68 @@
+"""What a verifier says to the policy actor and makes of its answer, whatever is lost between. Pure.
+
+Tallies are totals (`policies.tally`), so they are left out only where the policy actor that speaks
+is known to have them; a new term is a new policy actor, which has nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from actors.policy.messages import tally_messages
+from pilotfish.v1 import control_pb2 as pb
+from policies.tally import Report
+
+
+class Exchanging:
+    """One verifier's side. (term, version): of the newest snapshot; (0, 0) before the first."""
+
+    def __init__(self) -> None:
+        self.term = 0
+        self.version = 0
+        self._config: pb.PolicyConfig | None = None
+        self._sent = 0  # the tally in the newest report, 0 where it is left out
+        self._known = 0  # the newest tally that the policy actor of this term has
+        self._mute = False  # it has refused one
+
+    def stamp(self, status: pb.VerifierStatus) -> None:
+        """By which configuration this verifier serves."""
+        if self._config is not None:
+            status.config.CopyFrom(self._config)
+
+    def report(self, status: pb.VerifierStatus, tally: Report | None) -> pb.VerifierStatus:
+        """`status` with what the policy actor lacks of the tally."""
+        report = pb.VerifierStatus()
+        report.CopyFrom(status)
+        self.stamp(report)
+        self._sent = 0
+        if tally is not None and tally.sequence > self._known and not self._mute:
+            report.tallies.extend(tally_messages(tally.totals))
+            report.tally_sequence = self._sent = tally.sequence
+        return report
+
+    def answered(self, newer: pb.PolicySnapshot | None) -> pb.PolicySnapshot | None:
+        """After the answer to the newest report: the snapshot, where it is to be taken."""
+        self._known = self._sent or self._known
+        if newer is None or (newer.term, newer.version) <= (self.term, self.version):
+            return None
+        return newer
+
+    def taken(self, snapshot: pb.PolicySnapshot) -> None:
+        """The engine has it; until then it is asked for again."""
+        if snapshot.term != self.term:
+            # Before the first term it was this very one that refused.
+            self._known, self._mute = self._sent, self._mute and not self.term
+        self.term, self.version = snapshot.term, snapshot.version
+        self._config = snapshot.config if snapshot.HasField("config") else None
+
+    def refused(self) -> None:
+        """The policy actor will not have what was sent: its snapshots matter more than our
+        tallies, which it gets no more."""
+        self._mute = True
+
+
+def tally_of(stats: Mapping[str, Any]) -> Report | None:
+    """Of `EngineService.stats()`; None where no policy learns."""
+    tally = stats.get("tally")
+    return tally if isinstance(tally, Report) else None
