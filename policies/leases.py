@@ -15,13 +15,16 @@ MAX_LEASES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """One drafter's registration. `expires_s` is on the clock of whoever keeps the table."""
+    """One drafter's registration. `expires_s` is on the clock of whoever keeps the table. pool: the
+    deployment that it is a replica of. draining: it is to go and takes no new session."""
 
     name: str
     address: str
     mechanism: str
     pid: int
     max_sessions: int
+    pool: str = ""
+    draining: bool = False
     expires_s: float = 0.0
 
 

@@ -40,13 +40,15 @@ _RTTS = 64
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A drafter's place, as the policy publishes it. max_sessions 0: the drafter says itself."""
+    """A drafter's place, as the policy publishes it. max_sessions 0: the drafter says itself.
+    draining: it is to go; its sessions move with their next commits."""
 
     name: str
     address: str
     mechanism: str = ""
     max_sessions: int = 0
     pid: int = 0
+    draining: bool = False
 
 
 class Listener(Protocol):
