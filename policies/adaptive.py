@@ -23,6 +23,8 @@ from policies.choice_rows import Offer, Row, rows
 from policies.choice_view import State, View
 from policies.control import Kind, Windows
 from policies.estimate import ENOUGH_BLOCKS, Estimate, Key, Scored
+from policies.pooled import begun
+from policies.tally import Tally, Totals
 
 LOOK_EVERY = 4
 """Steps between two looks at a batch that stays as it is: a look takes some 0.2 ms."""
@@ -43,16 +45,35 @@ class Adaptive:
     ) -> None:
         self.state = State(step_cost, draft)
         self.windows = Windows() if windows is None else windows
-        self._depth = depth
+        self.depth = depth
         self._plans: dict[str, Plan] = {}
         self._batch: object = None  # what they are for, and since when
         self._at = 0
+        self._urgent = False  # a shadow is due as soon as it can be paid
         self._unread: dict[Key, list[Scored]] = {}
         self._read = -LOOK_EVERY
+        self.tally = Tally()  # what others are told
+        self._pooled: Totals = {}  # what they have told, and who has begun from it
+        self._begun: frozenset[str] = frozenset()
+
+    def begin(self, pooled: Totals) -> None:
+        """What all verifiers have learnt, with every newer snapshot: a cohort of which nothing is
+        known here begins from it when it is met."""
+        self._pooled, self._begun = pooled, frozenset()
+
+    def meet(self, arm: Arm) -> None:
+        """A way to draft is up; one that was never priced is taken to draft like those of its kind
+        until its own blocks have said what they take."""
+        if arm not in self.state.draft:
+            draft = {**self.state.draft, arm: estimate_draft.guessed(arm.max_depth)}
+            self.state = replace(self.state, draft=draft)
 
     def decide(self, moment: Moment) -> Decision:
         """What is asked of whom."""
-        view = View(self.state, moment, self._depth)
+        self._begin(moment)
+        if self._as_before(moment):
+            return Decision(self._plans)
+        view = View(self.state, moment, self.depth)
         ledgers = self.state.ledgers
         fallen = {c for c in view.cohorts if (of := ledgers.get(c)) is not None and of.fallen}
         kind = self.windows.kind(moment.step, returning=bool(fallen))
@@ -62,11 +83,30 @@ class Adaptive:
         }
         if kind == "policy" and not estimate.shadows_count(moment.rule):
             plans = self._probe(view, plans)
-        return Decision(plans, kind, self._shadow(view, plans))
+        # What is drafted here beside a step of the control would make that step longer.
+        shadow = None if kind == "control" else self._shadow(view, plans)
+        return Decision(plans, kind, shadow)
+
+    def fresh(self, moment: Moment) -> bool:
+        """Whether a text in the batch has changed a moment ago."""
+        return any(self._fresh(group.cohort, moment.step) for group in moment.groups)
+
+    def _as_before(self, moment: Moment) -> bool:
+        """Whether this step is sure to be like the last: most are, and looking takes time."""
+        return (
+            moment.step - self._at < LOOK_EVERY
+            and self._batch == _batch(moment)
+            and not self._urgent
+            and estimate.shadows_count(moment.rule)
+            and _draw(self.windows.seed, moment.step) >= explore.CALM_SHARE
+            and not self.fresh(moment)
+            and not any(ledger.fallen for ledger in self.state.ledgers.values())
+            and self.windows.kind(moment.step) == "policy"
+        )
 
     def rows(self, moment: Moment, decision: Decision, offers: Sequence[Offer]) -> list[Row]:
         """How much of each block is verified."""
-        view, plans = View(self.state, moment, self._depth), decision.plans
+        view, plans = View(self.state, moment, self.depth), decision.plans
         return rows(
             offers,
             {cohort: plan.depth for cohort, plan in plans.items()},
@@ -98,14 +138,13 @@ class Adaptive:
             state,
             step_cost=cost,
             draft=draft,
-            purse=explore.passed(state.purse, outcome.step_s),
+            purse=explore.passed(state.purse, outcome.step_s, outcome.steps),
             changed=changed,
             ledgers=self._account(outcome),
         )
         for key, blocks in outcome.blocks.items():
             self._unread.setdefault(key, []).extend(estimate.fair(blocks, moment.rule))
-        fresh = any(self._fresh(group.cohort, moment.step) for group in moment.groups)
-        fresh = fresh or outcome.decision.shadow is not None
+        fresh = self.fresh(moment) or outcome.decision.shadow is not None
         if fresh or moment.step - self._read >= LOOK_EVERY:
             self._read_blocks(moment.step)
 
@@ -115,12 +154,23 @@ class Adaptive:
         for key, blocks in self._unread.items():
             estimates, alarm = estimate.learnt(estimates, key, blocks, step)
             if alarm:
+                self.tally.forget(key[0])
                 changed[key[0]] = step
                 purse = explore.renewed(purse)
+            self.tally.note(key, blocks, step)
         self.state = replace(state, estimates=estimates, changed=changed, purse=purse)
         self._unread, self._read = {}, step
 
     # ---------------------------------------------------------------- parts
+
+    def _begin(self, moment: Moment) -> None:
+        cohorts = frozenset(group.cohort for group in moment.groups)
+        if cohorts <= self._begun:
+            return
+        self._begun |= cohorts
+        known = begun(self.state.estimates, self._pooled, cohorts, moment.step)
+        if known != self.state.estimates:
+            self.state, self._batch = replace(self.state, estimates=known), None
 
     def _fresh(self, cohort: str, step: int) -> bool:
         return step - self.state.changed.get(cohort, -FRESH_STEPS) < FRESH_STEPS
@@ -128,8 +178,8 @@ class Adaptive:
     def _looked(self, view: View) -> dict[str, Plan]:
         """The plans that hold for such a batch; looked at anew where there is reason to."""
         moment = view.moment
-        batch = moment.groups, moment.arms, moment.rule, moment.other_rows
-        fresh = any(self._fresh(cohort, moment.step) for cohort in view.cohorts)
+        batch = _batch(moment)
+        fresh = self.fresh(moment)
         if not fresh and batch == self._batch and moment.step - self._at < LOOK_EVERY:
             return self._plans
         now, reasons = held(self.state.held, view, moment.step, fresh=fresh)
@@ -147,7 +197,7 @@ class Adaptive:
         if pick.arm is not None:
             return Plan(None, 0, 0, "wish")
         if reason == "no-gain":
-            if not self._depth:
+            if not self.depth:
                 reason = "off"
             elif not view.arms:
                 reason = "no-drafter"
@@ -169,6 +219,7 @@ class Adaptive:
         one of which is known least of late."""
         step = view.moment.step
         free = [(c, arm) for c in view.cohorts for arm in view.arms if plans[c].arm != arm]
+        self._urgent = False
         if not free or not estimate.shadows_count(view.moment.rule):
             return None
         never = Estimate(step=-1)
@@ -179,9 +230,10 @@ class Adaptive:
         cohort, arm = free[max(range(len(free)), key=lambda i: (surprises[i], ages[i]))]
         depth, sessions = view.deepest(arm), min(view.counts[cohort], explore.SHADOW_ROWS)
         lacks = view.evidence(cohort, arm) < ENOUGH_BLOCKS
+        self._urgent = lacks or any(surprises)
         purse = explore.shadowed(
             self.state.purse,
-            urgent=lacks or any(surprises) or self._fresh(cohort, step),
+            urgent=self._urgent or self._fresh(cohort, step),
             draw=_draw(self.windows.seed, step),
             price_s=0.0 if arm.remote else view.costs.block_s(arm, sessions, depth),
             step_s=view.standard_s,
@@ -225,7 +277,7 @@ class Adaptive:
         moment, kind = outcome.moment, outcome.decision.kind
         if not self.windows.steps or self.windows.settling(moment.step):
             return ledgers
-        view = View(self.state, moment, self._depth)
+        view = View(self.state, moment, self.depth)
         period, steps = self.windows.period_of(moment.step), outcome.step_s / view.standard_s
         for cohort, count in view.counts.items():
             ledger = ledgers.get(cohort, control.Ledger(period))
@@ -239,6 +291,11 @@ class Adaptive:
                 )
             )
         return ledgers
+
+
+def _batch(moment: Moment) -> object:
+    """What plans are made for."""
+    return moment.groups, moment.arms, moment.rule, moment.other_rows
 
 
 def _draw(seed: str, step: int) -> float:

@@ -39,12 +39,12 @@ class Purse:
     backoff: int = 1
 
 
-def passed(purse: Purse, took_s: float) -> Purse:
-    """After a step."""
+def passed(purse: Purse, took_s: float, steps: int = 1) -> Purse:
+    """After a step, or several that took so long together."""
     return replace(
         purse,
-        shadows=min(purse.shadows + SHADOW_SHARE, BURST),
-        probes=min(purse.probes + PROBE_SHARE / purse.backoff, 1.0),
+        shadows=min(purse.shadows + SHADOW_SHARE * steps, BURST),
+        probes=min(purse.probes + PROBE_SHARE * steps / purse.backoff, 1.0),
         elapsed_s=purse.elapsed_s + took_s,
     )
 

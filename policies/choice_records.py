@@ -82,7 +82,10 @@ class Drafted:
 class Outcome:
     """A step without prompts, after the fact. rows: in the target's forward. forward_s: that took;
     step_s: the whole step, waiting included. tokens: written, by cohort. blocks: scored in this
-    step, shadows among them."""
+    step, shadows among them.
+
+    Several steps of one kind, batch and period may be told at once: `steps` of them, step_s and
+    tokens of all together, the rest of the last."""
 
     moment: Moment
     decision: Decision
@@ -92,6 +95,7 @@ class Outcome:
     tokens: Mapping[str, float]
     blocks: Mapping[Key, Sequence[Scored]] = field(default_factory=dict)
     drafted: Sequence[Drafted] = ()
+    steps: int = 1
 
 
 class Policy(Protocol):

@@ -21,6 +21,9 @@ WINDOW = 21
 UNKNOWN_S = 0.0005
 """Of a round trip of which nothing is known: two processes of one machine."""
 
+GUESSED_S = 0.0005
+"""Of a drafter's forward, before one was timed."""
+
 
 @dataclass(frozen=True, eq=False)
 class Grid:
@@ -57,6 +60,19 @@ def profiled(samples: Sequence[tuple[int, int, float]], wire_s: float = UNKNOWN_
             )
         curves.append(curve)
     return DraftCost(Grid(counts, tuple(curves)), wire_s=wire_s)
+
+
+def guessed(max_depth: int) -> DraftCost:
+    """Of a drafter of which nothing is known yet: a forward for each token, half again as much for
+    eight times the sessions. The first live blocks bring the scale."""
+    most = max(max_depth, 1)
+    return profiled(
+        [
+            (sessions, depth, GUESSED_S * depth * more)
+            for sessions, more in ((1, 1.0), (8, 1.5), (64, 4.0))
+            for depth in (1, most)
+        ]
+    )
 
 
 def block_s(state: DraftCost, sessions: int, depth: int, *, remote: bool = True) -> float:

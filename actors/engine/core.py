@@ -7,6 +7,7 @@ thread calls it; everything it tells the outside is in the events that `step` re
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
@@ -19,7 +20,7 @@ from actors.engine.finish import settle
 from actors.engine.fixed import FixedLength
 from actors.engine.intake import QueueLimits, validate
 from actors.engine.kv import BlockAllocator, BlockTable, KVPool
-from actors.engine.plan import Plan
+from actors.engine.plan import Depth, Plan
 from actors.engine.prefix import PrefixCache
 from actors.engine.scheduler import Scheduler
 from actors.engine.selfcheck import self_check
@@ -27,6 +28,7 @@ from actors.engine.sequence import EngineRequest, Sequence, Status
 from actors.engine.sessions import NO_GAIN, Sessions
 from actors.engine.speculation import Speculation
 from actors.engine.state import MAX_DRAFT, is_recurrent
+from actors.engine.steering import Steering, cohort_of
 from actors.engine.target import Target
 from actors.engine.verdicts import event_of, undrafted, verify
 from actors.sampling.decide import Verdict
@@ -96,6 +98,8 @@ class Engine:
         self.stats = EngineStats()
         self.pace = Pace()
         self.speculation: Speculation | None = None
+        self.steering: Steering | None = None  # beside `speculation` alone
+        self._asking_s = 0.0  # what asking for this step's blocks took
         self.fixed = FixedLength()  # while there is no cost curve to choose by
         self._stall_s = stall_s
         self._clock_ns = clock_ns
@@ -162,6 +166,8 @@ class Engine:
         del self.sequences[seq.request_id]
         if self.speculation is not None:
             self.speculation.forget(seq.request_id)
+        if self.steering is not None:
+            self.steering.forget(seq.request_id)
 
     # -- the round --------------------------------------------------------------------------
 
@@ -177,8 +183,12 @@ class Engine:
         room = prompt_rows(self.pace, self.scheduler.max_rows, self._stall_s)
         segments = self.scheduler.compose(self._worthwhile(gathered.drafts, room), room)
         forward_started = time.perf_counter()
-        events = self._run(segments, started_ns) if segments else []
-        self._account(started, forward_started, gathered.waited_s, segments)
+        decided: list[Sequence] = []
+        events = self._run(segments, started_ns, decided) if segments else []
+        forward_s = time.perf_counter() - forward_started
+        asking_s = self._ask(decided)
+        self._account(started, forward_s, gathered, segments, events)
+        self._asking_s = asking_s
         return events
 
     def _gather(self) -> Gathered:
@@ -206,9 +216,18 @@ class Engine:
         pending = [seq.pending for seq in self.scheduler.running]
         prompts = min(room, sum(count for count in pending if count > 1))
         asked = {request_id: self.sequences[request_id].depth for request_id in drafts}
-        chosen = self.speculation.select(drafts, pending.count(1), prompts, asked)
+        steering = self.steering
+        chosen = self.speculation.select(
+            drafts,
+            pending.count(1),
+            prompts,
+            asked,
+            None if steering is None else steering.most(drafts),
+            0.0 if steering is None else steering.spent_s,
+        )
         for request_id in drafts.keys() - chosen.keys():
-            self.sequences[request_id].depth_reason = NO_GAIN
+            reason = NO_GAIN if steering is None else steering.reason(request_id)
+            self.sequences[request_id].depth_reason = reason
         return chosen
 
     def _rest(self) -> None:
@@ -218,30 +237,31 @@ class Engine:
             resting = self.speculation.hopeless(len(running), self.plan.most)
             self.sessions.rest(resting, running)
 
-    def _run(self, segments: list[Segment], started_ns: int) -> list[TokenEvent]:
+    def _run(
+        self, segments: list[Segment], started_ns: int, decided: list[Sequence]
+    ) -> list[TokenEvent]:
         """Forward and verify; when the whole batch fails, each segment alone, so that one bad
-        request takes nobody with it (pitfalls S52)."""
+        request takes nobody with it (pitfalls S52). Who wrote and goes on is appended to
+        `decided`."""
         try:
             verdicts = verify(self.target, self.pool, segments, self.stats, self.rule)
         except Exception as error:
             if len(segments) > 1:
-                return [e for s in segments for e in self._run([s], started_ns)]
+                return [e for s in segments for e in self._run([s], started_ns, decided)]
             if segments[0].draft is not None:
-                return self._run([undrafted(segments[0])], started_ns)
+                return self._run([undrafted(segments[0])], started_ns, decided)
             seq = segments[0].sequence
             return [self._fail(seq, RequestFailed(f"the forward pass failed: {error}"))]
         events: list[TokenEvent] = []
-        decided: list[Sequence] = []
         for segment, verdict in zip(segments, verdicts, strict=True):
             if segment.sequence.status is not Status.RUNNING:
                 continue  # aborted while the forward ran
             if verdict is not None and verdict.error and segment.draft is not None:
-                events.extend(self._run([undrafted(segment)], started_ns))
+                events.extend(self._run([undrafted(segment)], started_ns, decided))
                 continue
             event = self._commit(segment, verdict, started_ns, decided)
             if event is not None:
                 events.append(event)
-        self.sessions.commit(decided)
         return events
 
     def _commit(
@@ -286,18 +306,37 @@ class Engine:
         if settled.finish:
             self._release(seq, settled.finish)
             return replace(event, finish=settled.finish, stop_token=settled.stop_token)
-        self._plan(seq, settled.tokens)
+        if self.speculation is not None:
+            self.speculation.settle(seq.request_id, settled.tokens)
         seq.round += 1
         decided.append(seq)
         return event
 
-    def _plan(self, seq: Sequence, tokens: tuple[int, ...]) -> None:
-        """How much to ask of the drafter for the next round, now that `tokens` are committed."""
-        depth = self.plan.depth(seq.request.cohort, seq.request.max_draft_len, seq.remaining)
+    def _ask(self, decided: list[Sequence]) -> float:
+        """Plan the next round and ask for its blocks, now that this one's tokens are committed;
+        the seconds that asking took."""
+        caps = {
+            seq.request_id: self.plan.depth(
+                seq.request.cohort, seq.request.max_draft_len, seq.remaining
+            )
+            for seq in decided
+        }
+        if self.steering is not None:
+            self.steering.decide(self.scheduler.running, self.port.arms, caps, self.plan.most)
+        for seq in decided:
+            if self.steering is not None:
+                self.steering.ask(seq, caps[seq.request_id])
+            else:
+                self._plan(seq, caps[seq.request_id])
+        began = time.perf_counter()
+        self.sessions.commit(decided)
+        return time.perf_counter() - began
+
+    def _plan(self, seq: Sequence, depth: Depth) -> None:
+        """How much to ask of the drafter for the next round, where no policy says."""
         seq.depth, seq.depth_reason = depth
         seq.asked = seq.depth
         if self.speculation is not None:
-            self.speculation.settle(seq.request_id, tokens)
             seq.asked = self.speculation.ask(seq.request_id, depth.tokens) if seq.drafting else 0
             if not seq.asked and not (seq.owed and seq.drafting) and depth.tokens:
                 seq.depth, seq.depth_reason = 0, NO_GAIN
@@ -322,22 +361,55 @@ class Engine:
         return TokenEvent(seq.request_id, finish=_ERROR, error=error)
 
     def _account(
-        self, started: float, forward_started: float, waited_s: float, segments: list[Segment]
+        self,
+        started: float,
+        forward_s: float,
+        gathered: Gathered,
+        segments: list[Segment],
+        events: list[TokenEvent],
     ) -> None:
-        now = time.perf_counter()
-        stats, step = self.stats, now - forward_started
+        stats, took_s = self.stats, time.perf_counter() - started
         if segments:
             prompts = sum(s.count for s in segments if s.count > 1)
-            self.pace = observed(self.pace, step, prompts)
-            if self.speculation is not None and not prompts:
-                self.speculation.observe(sum(s.rows for s in segments), step)
+            self.pace = observed(self.pace, forward_s, prompts)
+            if not prompts:
+                self._learn(segments, events, gathered, forward_s, took_s)
+        stats.busy_s += took_s
+        stats.wait_s += gathered.waited_s
         stats.steps += 1
-        stats.busy_s += now - started
-        stats.wait_s += waited_s
         stats.preemptions = self.scheduler.preemptions
         stats.prefix_queries = self.scheduler.prefix_queries
         stats.prefix_hits = self.scheduler.prefix_hits
         stats.step_s = self.pace.decode_s
+
+    def _learn(
+        self,
+        segments: list[Segment],
+        events: list[TokenEvent],
+        gathered: Gathered,
+        forward_s: float,
+        step_s: float,
+    ) -> None:
+        """After a step without prompts: what it cost, and what it brought."""
+        rows = sum(segment.rows for segment in segments)
+        if self.speculation is not None:
+            self.speculation.observe(rows, forward_s)
+        if self.steering is None:
+            return
+        cohorts = {s.sequence.request_id: cohort_of(s.sequence) for s in segments}
+        tokens: Counter[str] = Counter()
+        for event in events:
+            if event.request_id in cohorts:
+                tokens[cohorts[event.request_id]] += len(event.tokens)
+        self.steering.learn(
+            Counter(cohorts.values()),
+            tokens,
+            gathered,
+            rows=rows,
+            forward_s=forward_s,
+            step_s=step_s,
+            asking_s=self._asking_s,
+        )
 
     # -- start ------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ import torch
 from actors.engine.kv import BlockTable, KVPool
 from actors.engine.prefix import TokenChain
 from actors.sampling.params import SamplingParams
+from policies.choice import Arm
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,8 @@ class Sequence:
     round: int = 0
     depth: int = 0  # length of a block that the next round may verify
     asked: int = 0  # of the block that is asked of the drafter for it
+    arm: Arm | None = None  # who is asked; None is the port's first
+    shadow: tuple[Arm, int] | None = None  # who is asked for evidence alone, and for how much
     owed: bool = False  # a block that was asked for before is still to come
     depth_reason: str = ""
     drafting: bool = False  # a session is open on the port

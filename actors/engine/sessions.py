@@ -72,7 +72,8 @@ class Sessions:
             [
                 self._news(seq, seq.asked)
                 for seq in decided
-                if seq.drafting and (seq.asked or len(seq.tokens) - seq.told >= MOST_UNTOLD)
+                if seq.drafting
+                and (seq.asked or seq.shadow or len(seq.tokens) - seq.told >= MOST_UNTOLD)
             ]
         )
 
@@ -95,4 +96,6 @@ class Sessions:
             tuple(seq.tokens[told:]),
             depth,
             seq.features(told - 1, len(seq.tokens) - 1),
+            seq.arm,
+            seq.shadow,
         )

@@ -14,14 +14,15 @@ at how much: a block counts as long as was asked for (S16).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from actors.contracts import Draft, Gathered
 from actors.sampling.rules import DEFAULT, Rule, weighs_laws
-from policies.acceptance import Acceptance, survival, verified
+from policies.acceptance import Acceptance, faded, survival, verified
 from policies.budget import MARGIN, allot
 from policies.cost import Cost, observed, seconds
+from policies.estimate import Scored
 from policies.waiting import worths
 
 MEMORY = 40.0
@@ -38,16 +39,21 @@ CAUTION = 0.8
 """Of what a block is expected to be worth, so much is waited: only the wait is certain."""
 HOPE = 0.8
 """How well blocks may do of which little is known."""
+KEPT = 8.0
+"""Blocks of everybody's that count after texts have changed."""
 JUDGE_EVERY = 16
 """Steps between two looks at a batch that keeps its size."""
 
 
 @dataclass(slots=True)
 class _Track:
-    """sizes: how many tokens came of those asked for. offered: what is being scored of a block,
-    behind `behind` tokens of it that had come true before, and matched that have since. vain: asks
-    in a row that brought no verified row; rested: rounds without an ask since."""
+    """One request on one mechanism. sizes: how many tokens came of those asked for. offered: what
+    is being scored of a block, behind `behind` tokens of it that had come true before, and matched
+    that have since. vain: asks in a row that brought no verified row; rested: rounds without an ask
+    since."""
 
+    request_id: str
+    mechanism: str
     acceptance: Acceptance = field(default_factory=Acceptance)
     sizes: Acceptance = field(default_factory=Acceptance)
     offered: tuple[int, ...] = ()
@@ -58,27 +64,44 @@ class _Track:
     rested: int = 0
 
 
+@dataclass(slots=True)
+class _Everyone:
+    """What blocks of one mechanism have brought to all requests."""
+
+    acceptance: Acceptance = field(default_factory=Acceptance)
+    sizes: Acceptance = field(default_factory=Acceptance)
+
+
 class Speculation:
-    """The engine's choice of D, request by request and step by step (DESIGN §9)."""
+    """The engine's record of what drafting brings, request by request, and its choice of rows
+    step by step (DESIGN §9). A request is asked of one mechanism at a time, the one its newest
+    `ask` named.
+
+    step_s: seconds of a step by rows; as measured here, unless somebody who knows better says.
+    scored: told of every block whose worth is known: request, mechanism, block.
+    """
 
     def __init__(self, cost: Cost, rule: Rule = DEFAULT) -> None:
         self.cost = cost
+        self.step_s: Callable[[int], float] = self._own_step_s
+        self.scored: Callable[[str, str, Scored], None] | None = None
         self._by_verdict = weighs_laws(rule)
-        self._all = Acceptance()
-        self._sizes = Acceptance()
-        self._tracks: dict[str, _Track] = {}
+        self._everyone: dict[str, _Everyone] = {}
+        self._tracks: dict[str, dict[str, _Track]] = {}
+        self._using: dict[str, str] = {}
         self._hopeless = False
         self._judged = ((0, 0), 0)  # (writers, depth) of the last judgement, and steps since
 
     def __len__(self) -> int:
         return len(self._tracks)
 
-    def ask(self, request_id: str, depth: int) -> int:
+    def ask(self, request_id: str, depth: int, mechanism: str = "", every: int = REST) -> int:
         """How much of `depth` to ask of the drafter for the next round: all or, at a request whose
-        blocks have not been worth verifying, now and then all and else nothing."""
+        blocks have not been worth verifying, all in one of `every` rounds and else nothing."""
+        self._using[request_id] = mechanism
         track = self._track(request_id)
         if depth and track.vain >= PATIENCE:
-            track.rested = (track.rested + 1) % REST
+            track.rested = (track.rested + 1) % every
             depth = 0 if track.rested else depth
         track.asked = depth or track.asked
         return depth
@@ -87,28 +110,45 @@ class Speculation:
         """Seconds that a step without prompts may wait for the block of each of `wanted` (request
         id -> depth); 0 for those that would not be verified."""
         tracks = [(self._track(request_id), depth) for request_id, depth in wanted.items()]
-        chances = [survival(t.acceptance, depth, self._all, WEIGHT) for t, depth in tracks]
-        reaches = [survival(t.sizes, depth, self._sizes, WEIGHT) for t, depth in tracks]
+        chances = [self._chance(track, depth) for track, depth in tracks]
+        reaches = [
+            survival(t.sizes, depth, self._of(t.mechanism).sizes, WEIGHT) for t, depth in tracks
+        ]
         # Of blocks that seldom come few are there at a time, and few must earn the whole margin.
         share = sum(reach[0] for reach in reaches if reach) / max(len(reaches), 1)
         if not share:
             return {}
-        depths = allot(chances, writers, self._step_s, margin=MARGIN / share)
-        worth_s = worths(chances, reaches, depths, writers, self._step_s)
+        depths = allot(chances, writers, self.step_s, margin=MARGIN / share)
+        worth_s = worths(chances, reaches, depths, writers, self.step_s)
         return {name: CAUTION * block_s for name, block_s in zip(wanted, worth_s, strict=True)}
 
     def heard(self, gathered: Gathered) -> None:
         """What came of the asks but blocks to choose from."""
         for request_id, reason in gathered.missing.items():
-            if (track := self._tracks.get(request_id)) is not None and reason in VAIN:
+            if request_id in self._tracks and reason in VAIN:
+                track = self._track(request_id)
                 track.vain += 1
                 if reason == "empty":
                     self._sized(track, 0)
+                    self._tell(track, 0, 0)
         for request_id, (size, right) in gathered.overtaken.items():
-            if (track := self._tracks.get(request_id)) is not None:
+            if request_id in self._tracks:
+                track = self._track(request_id)
                 self._sized(track, size)
                 if not self._by_verdict:
-                    self._score(track, size, right)
+                    self._score(track, size, right, seen=False)
+        for request_id, (arm, draft) in gathered.shadows.items():
+            self._shadowed(self._track(request_id, arm.mechanism), draft)
+
+    def _shadowed(self, track: _Track, draft: Draft) -> None:
+        """A block for evidence alone, perhaps an empty one."""
+        if self._by_verdict:
+            return
+        if draft.tokens:
+            self._offer(track, draft)
+        else:
+            self._sized(track, 0)
+            self._tell(track, 0, 0)
 
     def select(
         self,
@@ -116,23 +156,35 @@ class Speculation:
         writers: int,
         other_rows: int = 0,
         asked: Mapping[str, int] | None = None,
+        most: Mapping[str, int] | None = None,
+        spent_s: float = 0.0,
     ) -> dict[str, Draft]:
         """The drafts, cut to what is worth verifying; those of which nothing is are left out.
         writers: requests that write in this step; other_rows: of prompts; asked: how many tokens
-        were asked for, by request."""
+        were asked for, by request; most: how many may be verified; spent_s: what drafting them has
+        taken, which lengthens every choice alike."""
         offers = [(request_id, draft) for request_id, draft in drafts.items() if draft.tokens]
-        tracks = [self._offer(request_id, draft) for request_id, draft in offers]
-        chances = [
-            survival(track.acceptance, size, self._all, WEIGHT)
-            for track, size in zip(tracks, self._sizes_of(offers, asked or {}), strict=True)
+        tracks = [self._offered(request_id, draft) for request_id, draft in offers]
+        sizes = self._sizes_of(offers, asked or {})
+        bounds = [
+            size if most is None else most.get(r, size)
+            for (r, _), size in zip(offers, sizes, strict=True)
         ]
-        depths = allot(chances, writers, self._step_s, other_rows=other_rows)
+        chances = [
+            self._chance(track, size)[: max(bound, 0)]
+            for track, size, bound in zip(tracks, sizes, bounds, strict=True)
+        ]
+        depths = allot(
+            chances, writers, lambda rows: self.step_s(rows) + spent_s, other_rows=other_rows
+        )
         chosen: dict[str, Draft] = {}
-        for track, depth, (request_id, draft) in zip(tracks, depths, offers, strict=True):
+        for track, depth, bound, (request_id, draft) in zip(
+            tracks, depths, bounds, offers, strict=True
+        ):
             if depth:
                 chosen[request_id] = draft.cut(depth)
-            elif self._by_verdict and track.vain >= PATIENCE:
-                chosen[request_id] = draft
+            elif self._by_verdict and track.vain >= PATIENCE and bound > 0:
+                chosen[request_id] = draft.cut(bound)
             track.vain = 0 if depth else track.vain + 1
         return chosen
 
@@ -146,17 +198,20 @@ class Speculation:
             self._judged = (last, age + 1)
             return self._hopeless
         self._judged = ((writers, depth), 0)
-        rate = max(HOPE, survival(self._all, 1)[0])
+        seen = (survival(every.acceptance, 1)[0] for every in self._everyone.values())
+        rate = max((HOPE, *seen))
         block = [rate**k for k in range(1, depth + 1)]
         margin = (2 if self._hopeless else 1) * MARGIN  # harder to come back than to stay
-        self._hopeless = not any(allot([block] * writers, writers, self._step_s, margin=margin))
+        self._hopeless = not any(allot([block] * writers, writers, self.step_s, margin=margin))
         return self._hopeless
 
     def settle(self, request_id: str, tokens: Sequence[int]) -> None:
-        """Score the block that was offered against the tokens committed after it."""
-        track = self._tracks.get(request_id)
-        if track is None or not track.offered:
-            return
+        """Score the blocks that were offered against the tokens committed after them."""
+        for track in self._tracks.get(request_id, {}).values():
+            if track.offered:
+                self._matched(track, tokens)
+
+    def _matched(self, track: _Track, tokens: Sequence[int]) -> None:
         for token in tokens:
             if token != track.offered[track.matched]:
                 break
@@ -166,34 +221,57 @@ class Speculation:
         else:
             return  # right so far, and more is to come
         size = track.behind + len(track.offered)
-        self._score(track, size, track.behind + track.matched)
+        self._score(track, size, track.behind + track.matched, seen=False)
         track.offered = ()
 
     def verified(self, request_id: str, drafted: int, accepted: int) -> None:
         """What verification made of a block."""
         if self._by_verdict:
-            self._score(self._track(request_id), drafted, accepted)
+            self._score(self._track(request_id), drafted, accepted, seen=True)
+
+    def doubt(self) -> None:
+        """Texts have changed: what blocks have brought to everybody says little of the next."""
+        for every in self._everyone.values():
+            blocks = max((*every.acceptance.decided[:1], *every.sizes.decided[:1], 1.0))
+            keep = min(1.0, KEPT / blocks)
+            every.acceptance = faded(every.acceptance, keep)
+            every.sizes = faded(every.sizes, keep)
 
     def forget(self, request_id: str) -> None:
         self._tracks.pop(request_id, None)
+        self._using.pop(request_id, None)
 
     def observe(self, rows: int, took_s: float) -> None:
         """After a step without prompts."""
         self.cost = observed(self.cost, rows, took_s)
 
-    def _step_s(self, rows: int) -> float:
+    def _own_step_s(self, rows: int) -> float:
         return seconds(self.cost, rows)
 
-    def _track(self, request_id: str) -> _Track:
-        return self._tracks.setdefault(request_id, _Track())
+    def _of(self, mechanism: str) -> _Everyone:
+        return self._everyone.setdefault(mechanism, _Everyone())
 
-    def _offer(self, request_id: str, draft: Draft) -> _Track:
+    def _track(self, request_id: str, mechanism: str | None = None) -> _Track:
+        """Of the mechanism that is asked, where none is named."""
+        if mechanism is None:
+            mechanism = self._using.get(request_id, "")
+        tracks = self._tracks.setdefault(request_id, {})
+        return tracks.setdefault(mechanism, _Track(request_id, mechanism))
+
+    def _chance(self, track: _Track, depth: int) -> tuple[float, ...]:
+        return survival(track.acceptance, depth, self._of(track.mechanism).acceptance, WEIGHT)
+
+    def _offered(self, request_id: str, draft: Draft) -> _Track:
         track = self._track(request_id)
+        self._offer(track, draft)
+        return track
+
+    def _offer(self, track: _Track, draft: Draft) -> None:
+        """One block of a track is scored at a time; those that come meanwhile are not."""
         if not track.offered:
             if not self._by_verdict:
                 track.offered, track.behind, track.matched = draft.tokens, draft.behind, 0
             self._sized(track, draft.behind + len(draft.tokens))
-        return track
 
     def _sizes_of(self, offers: Sequence[tuple[str, Draft]], asked: Mapping[str, int]) -> list[int]:
         """How long each block counts as."""
@@ -206,9 +284,18 @@ class Speculation:
         """A block of so many tokens has come."""
         asked = max(track.asked, size, 1)
         track.sizes = verified(track.sizes, asked, size, MEMORY)
-        self._sizes = verified(self._sizes, asked, size)
+        every = self._of(track.mechanism)
+        every.sizes = verified(every.sizes, asked, size)
 
-    def _score(self, track: _Track, size: int, right: int) -> None:
-        """Of a block's tokens, so many first ones were what the target wrote."""
+    def _score(self, track: _Track, size: int, right: int, *, seen: bool) -> None:
+        """Of a block's tokens, so many first ones were what the target wrote. seen: it said so."""
         track.acceptance = verified(track.acceptance, size, right, MEMORY)
-        self._all = verified(self._all, size, right)
+        every = self._of(track.mechanism)
+        every.acceptance = verified(every.acceptance, size, right)
+        self._tell(track, size, right, seen=seen)
+
+    def _tell(self, track: _Track, size: int, right: int, *, seen: bool = False) -> None:
+        if self.scored is not None:
+            asked = max(track.asked, size, 1)
+            block = Scored(asked, size, min(right, size), seen)
+            self.scored(track.request_id, track.mechanism, block)

@@ -182,6 +182,6 @@ def test_late_blocks_count_whether_or_not_they_were_lucky() -> None:
         else:
             engine.select({"r": Draft((5,), "any", True, behind=1)}, 1)
             engine.settle("r", [6])
-    first, both = survival(engine._tracks["r"].acceptance, 2)
+    first, both = survival(engine._track("r").acceptance, 2)
     assert first == pytest.approx(0.5, abs=0.05)
     assert both < 0.1

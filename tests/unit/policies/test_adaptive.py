@@ -218,7 +218,7 @@ def test_deeper_blocks_are_asked_for_where_they_are_free() -> None:
 def test_in_mixed_batches_with_drafters_that_come_and_go_no_limit_is_exceeded() -> None:
     policy, dice = make_policy((SUFFIX, LEARNED), windows=Windows()), random.Random(1)
     drafted = 0
-    for step in range(400):
+    for step in range(440):
         present = dice.sample(["a", "b", "c"], dice.randint(1, 3))
         groups = [Group(c, dice.randint(1, 3), dice.choice([0, 2, 8])) for c in present]
         arms = [arm for arm in (SUFFIX, LEARNED) if dice.random() < 0.9]

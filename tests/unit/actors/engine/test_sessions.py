@@ -135,6 +135,7 @@ def test_one_client_is_never_hopeless_and_good_news_bring_hope() -> None:
     doubtful = Speculation(slope)
     assert HOPE < 0.95
     assert doubtful.hopeless(16, 4)
+    everyone = doubtful._of("")
     for _ in range(400):
-        doubtful._all = verified(doubtful._all, 4, 4)
+        everyone.acceptance = verified(everyone.acceptance, 4, 4)
     assert not doubtful.hopeless(17, 4)

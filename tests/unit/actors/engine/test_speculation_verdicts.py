@@ -30,7 +30,7 @@ def verified_rows(engine: Speculation, block: Draft, asked: int = 4) -> int:
 
 
 def acceptance(engine: Speculation) -> float:
-    return survival(engine._track("r").acceptance, 1, engine._all)[0]
+    return survival(engine._track("r").acceptance, 1, engine._of("").acceptance)[0]
 
 
 @pytest.mark.parametrize("rule", RULES)

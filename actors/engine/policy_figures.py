@@ -1,0 +1,43 @@
+"""What the policy has decided, in numbers: the source of its metrics, traces and the live page."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from policies import control_ratio as control
+from policies.choice_records import Plan
+from policies.choice_view import State
+
+
+@dataclass(slots=True)
+class Figures:
+    """decisions: request-steps by (cohort, mechanism, placement, reason); mechanism and placement
+    are empty where nothing was drafted. depths: the newest D by (cohort, mechanism), the mechanism
+    empty for 0."""
+
+    decisions: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
+    depths: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def decided(self, plans: Mapping[str, Plan], groups: Mapping[tuple[str, int], int]) -> None:
+        """After a decision; groups: requests by (cohort, limit)."""
+        counts: Counter[str] = Counter()
+        for (cohort, _), count in groups.items():
+            counts[cohort] += count
+        for cohort, plan in plans.items():
+            arm = plan.arm
+            mechanism, placement = (arm.mechanism, arm.placement) if arm else ("", "")
+            self.decisions[cohort, mechanism, placement, plan.reason] += counts[cohort]
+            self.depths[cohort, mechanism] = plan.depth
+
+
+def ratios(state: State) -> dict[str, tuple[float, float, float]]:
+    """Of speculation to standard decode, by cohort: the ratio and its 95% interval, where the
+    control has measured enough pairs to say."""
+    found = {cohort: control.ratio(ledger) for cohort, ledger in state.ledgers.items()}
+    return {
+        cohort: (of.ratio, of.low, of.high)
+        for cohort, of in found.items()
+        if of.pairs >= control.INTERVAL_PAIRS
+    }

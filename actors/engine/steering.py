@@ -1,0 +1,324 @@
+"""The policy's seat in the engine: what it is told of each step, and what its plans come to for
+each request (DESIGN §9, docs/policy.md).
+
+`policies.adaptive` knows cohorts, `actors.engine.speculation` knows requests. Here a cohort's plan
+bounds what a request's own record then decides: which way to draft is asked, how often, and how
+much of a block may be verified. Where drafting does not pay for a cohort as a whole but asking
+costs next to nothing, its requests go on being asked, and those that copy a text just now are
+verified.
+
+A step is decided at the end of the one before it, because blocks are asked for then.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from collections.abc import Sequence as Seq
+from dataclasses import replace
+
+from actors.contracts import Draft, Gathered
+from actors.engine.plan import Depth
+from actors.engine.policy_figures import Figures
+from actors.engine.sequence import Sequence
+from actors.engine.sessions import NO_GAIN
+from actors.engine.speculation import REST, Speculation
+from actors.sampling.rules import DEFAULT, Rule, weighs_laws
+from policies import cost, estimate_cost, estimate_draft
+from policies.adaptive import Adaptive
+from policies.choice import Arm, Group
+from policies.choice_records import Decision, Drafted, Moment, Outcome, Plan
+from policies.control import Windows
+from policies.estimate import Key, Scored
+
+SMALL = 0.01
+"""Of a step of standard decode: what asking may take without being weighed."""
+ASK_S = 0.0001
+"""What asking remote drafters takes of the engine's thread, before it was ever measured."""
+TOGETHER = 4
+"""Steps that are learnt from at once."""
+UNREAD = 256
+"""Scored blocks that are kept between two steps without prompts."""
+
+
+class Steering:
+    """One engine's, on its thread. moment: the step that was decided last, None where nobody
+    writes."""
+
+    def __init__(self, policy: Adaptive, speculation: Speculation, rule: Rule = DEFAULT) -> None:
+        self.policy = policy
+        self.figures = Figures()
+        self._speculation = speculation
+        self._rule: Rule = rule
+        self._step = 0
+        self._writers = 1
+        self.moment: Moment | None = None
+        self._decision: Decision | None = None
+        self._plans: Mapping[str, Plan] = {}
+        self._asks: dict[Arm, tuple[int, int]] = {}
+        self._ask_s = ASK_S
+        self._cohorts: dict[str, str] = {}
+        self._blocks: dict[Key, list[Scored]] = {}
+        self._untold: Outcome | None = None
+        self._prices: dict[int, float] = {}
+        self._priced: object = None
+        self._shadowed = 0
+        speculation.step_s = self.step_s
+        speculation.scored = self._note
+
+    def step_s(self, rows: int) -> float:
+        """Seconds of a step of so many rows, as the policy knows them."""
+        cost = self.policy.state.step_cost
+        if self._priced != (id(cost), self._writers):
+            self._priced, self._prices = (id(cost), self._writers), {}
+        if rows not in self._prices:
+            self._prices[rows] = estimate_cost.step_s(cost, rows, self._writers)
+        return self._prices[rows]
+
+    # -- before a step ----------------------------------------------------------------------
+
+    def decide(
+        self,
+        running: Iterable[Sequence],
+        arms: Seq[Arm],
+        caps: Mapping[str, Depth],
+        depth: int,
+    ) -> None:
+        """For the next step. caps: the most that each request may be asked for, by request; depth:
+        the configured D."""
+        self.policy.depth = depth
+        writing = [seq for seq in running if seq.pending == 1]
+        self._asks, self._plans = {}, {}
+        if not writing:
+            self.moment = self._decision = None
+            return
+        for arm in arms:
+            self.policy.meet(arm)
+        self._step += 1
+        self._writers = len(writing)
+        groups: Counter[tuple[str, int]] = Counter()
+        for seq in writing:
+            cohort = self._cohorts.setdefault(seq.request_id, cohort_of(seq))
+            cap = caps.get(seq.request_id)
+            groups[cohort, cap.tokens if cap is not None and seq.drafting else 0] += 1
+        self.moment = Moment(
+            self._step,
+            tuple(Group(cohort, count, limit) for (cohort, limit), count in sorted(groups.items())),
+            tuple(arms),
+            self._rule,
+        )
+        self._decision = self.policy.decide(self.moment)
+        self._plans = {
+            cohort: self._lenient(cohort, plan) for cohort, plan in self._decision.plans.items()
+        }
+        self.figures.decided(self._plans, groups)
+        self._shadow(writing, caps)
+
+    def _lenient(self, cohort: str, plan: Plan) -> Plan:
+        """Where a cohort's blocks do not pay on average, or nothing is known of them, and asking is
+        cheap: its requests are asked, and their own records decide."""
+        moment = self.moment
+        if plan.arm is not None or plan.reason not in ("no-gain", "no-evidence"):
+            return plan
+        if moment is None or not moment.arms or weighs_laws(self._rule):
+            return plan
+        depth, sessions = self.policy.depth, moment.writers
+        price_s, arm = min((self._price_s(arm, sessions, depth), arm) for arm in moment.arms)
+        if price_s > SMALL * self.step_s(moment.writers):
+            return plan
+        depth = min(depth, arm.max_depth)
+        return Plan(arm, depth if plan.reason == "no-gain" else 0, depth, plan.reason)
+
+    def _price_s(self, arm: Arm, sessions: int, depth: int) -> float:
+        """What asking takes of a step when nothing is waited for."""
+        if arm.remote:
+            return self._ask_s
+        cost = self.policy.state.draft[arm]
+        return estimate_draft.block_s(cost, sessions, min(depth, arm.max_depth), remote=False)
+
+    def _shadow(self, writing: list[Sequence], caps: Mapping[str, Depth]) -> None:
+        """Some requests of the cohort, in turn."""
+        for seq in writing:
+            seq.shadow = None
+        shadow = self._decision.shadow if self._decision else None
+        if shadow is None:
+            return
+        able = [
+            seq
+            for seq in writing
+            if seq.drafting
+            and self._cohorts[seq.request_id] == shadow.cohort
+            and caps[seq.request_id].tokens
+            and self._plans[shadow.cohort].arm != shadow.arm
+        ]
+        count = min(shadow.rows, len(able))
+        for place in range(count):
+            seq = able[(self._shadowed + place) % len(able)]
+            seq.shadow = shadow.arm, min(shadow.depth, caps[seq.request_id].tokens)
+        self._shadowed += count
+
+    def ask(self, seq: Sequence, cap: Depth) -> None:
+        """What is asked for this request's next round, as its cohort's plan and its own record
+        have it: `seq.arm`, `asked`, `depth` and the reason."""
+        plan = self._plans.get(self._cohorts.get(seq.request_id, ""))
+        seq.asked, seq.arm = 0, None
+        if not cap.tokens or not seq.drafting or plan is None or plan.arm is None:
+            reason = cap.reason or (plan.reason if plan is not None and seq.drafting else NO_GAIN)
+            seq.depth, seq.depth_reason, seq.owed = 0, reason, False
+            return
+        seq.arm = plan.arm
+        wanted = min(plan.ask, cap.tokens)
+        price_s = self._price_s(plan.arm, 1, wanted)
+        every = max(REST, math.ceil(price_s / (SMALL * self.step_s(self._writers))))
+        seq.asked = self._speculation.ask(seq.request_id, wanted, plan.arm.mechanism, every)
+        if seq.asked:
+            sessions, depth = self._asks.get(plan.arm, (0, 0))
+            self._asks[plan.arm] = sessions + 1, max(depth, seq.asked)
+        keeps = bool(seq.asked) or seq.owed
+        seq.depth = cap.tokens if keeps else 0
+        seq.depth_reason = "" if keeps else NO_GAIN
+
+    # -- in a step --------------------------------------------------------------------------
+
+    def most(self, drafts: Mapping[str, Draft]) -> dict[str, int]:
+        """How many tokens of each block its cohort's plan lets be verified."""
+        none = Plan(None, 0, 0, "no-gain")
+        return {r: self._plans.get(self._cohorts.get(r, ""), none).depth for r in drafts}
+
+    def reason(self, request_id: str) -> str:
+        """Why a block of this request was not verified though it came."""
+        plan = self._plans.get(self._cohorts.get(request_id, ""))
+        return NO_GAIN if plan is None else "budget" if plan.reason == "gain" else plan.reason
+
+    @property
+    def spent_s(self) -> float:
+        """What the step's blocks were expected to take."""
+        draft = self.policy.state.draft
+        return max(
+            (
+                estimate_draft.block_s(draft[arm], *use, remote=arm.remote)
+                for arm, use in self._asks.items()
+            ),
+            default=0.0,
+        )
+
+    def forget(self, request_id: str) -> None:
+        """The request has ended."""
+        self._cohorts.pop(request_id, None)
+
+    # -- after a step -----------------------------------------------------------------------
+
+    def learn(
+        self,
+        writers: Mapping[str, int],
+        tokens: Mapping[str, int],
+        gathered: Gathered,
+        *,
+        rows: int,
+        forward_s: float,
+        step_s: float,
+        asking_s: float,
+    ) -> None:
+        """After a step without prompts. writers, tokens: by cohort, requests that wrote and what
+        they wrote. rows: of the forward. asking_s: what telling and asking drafters took of the
+        engine's thread, before the step."""
+        moment, decision = self.moment, self._decision
+        if moment is None or decision is None:
+            return
+        if any(arm.remote for arm in self._asks):
+            self._ask_s += 0.1 * (asking_s - self._ask_s)
+        counts: Counter[str] = Counter()
+        for group in moment.groups:
+            counts[group.cohort] += group.count
+        if counts != Counter(writers):
+            if set(writers) - set(decision.plans):
+                return
+            groups = tuple(Group(c, n, self.policy.depth) for c, n in sorted(writers.items()))
+            moment = replace(moment, groups=groups)
+        drafted = tuple(self._drafted(gathered, asking_s))
+        self._together(
+            Outcome(moment, decision, rows, forward_s, step_s, dict(tokens), drafted=drafted)
+        )
+
+    def _together(self, outcome: Outcome) -> None:
+        """Learning takes time too: steps that are alike are learnt from together, a few at once."""
+        last = self._untold
+        if last is not None:
+            if self._alike(last, outcome):
+                tokens = Counter(last.tokens) + Counter(outcome.tokens)
+                outcome = replace(
+                    outcome,
+                    step_s=last.step_s + outcome.step_s,
+                    tokens=tokens,
+                    drafted=outcome.drafted or last.drafted,
+                    steps=last.steps + 1,
+                )
+            else:
+                self._learn(last)
+        self._untold = outcome
+        moment = outcome.moment
+        if outcome.steps >= TOGETHER or outcome.decision.shadow or self.policy.fresh(moment):
+            self._learn(outcome)
+            self._untold = None
+
+    def _alike(self, last: Outcome, now: Outcome) -> bool:
+        windows, steps = self.policy.windows, (last.moment.step, now.moment.step)
+        return (
+            last.decision.kind == now.decision.kind
+            and last.moment.groups == now.moment.groups
+            and windows.period_of(steps[0]) == windows.period_of(steps[1])
+            and not any(map(windows.settling, steps))
+        )
+
+    def _learn(self, outcome: Outcome) -> None:
+        blocks, self._blocks = self._blocks, {}
+        changed = self.policy.state.changed
+        self.policy.learn(replace(outcome, blocks=blocks))
+        if self.policy.state.changed != changed:
+            self._speculation.doubt()
+
+    def _drafted(self, gathered: Gathered, asking_s: float) -> Iterable[Drafted]:
+        """What the step's blocks took. Of a drafter elsewhere: its own time, and what the step
+        waited beyond it; of one in this process, telling it what was committed as well."""
+        for arm, (sessions, depth) in self._asks.items():
+            took = [
+                draft.draft_us / 1e6
+                for draft in gathered.drafts.values()
+                if (draft.mechanism, draft.remote) == (arm.mechanism, arm.remote)
+            ]
+            if not took:
+                continue
+            draft_s = max(took)
+            if arm.remote:
+                yield Drafted(arm, sessions, depth, draft_s, max(0.0, gathered.waited_s - draft_s))
+            else:
+                yield Drafted(arm, sessions, depth, draft_s + asking_s / len(self._asks))
+        shadows: dict[Arm, list[Draft]] = {}
+        for arm, draft in gathered.shadows.values():
+            shadows.setdefault(arm, []).append(draft)
+        for arm, drafts in shadows.items():
+            depth = max(1, *(len(draft.tokens) for draft in drafts))
+            yield Drafted(arm, len(drafts), depth, max(draft.draft_us for draft in drafts) / 1e6)
+
+    def _note(self, request_id: str, mechanism: str, block: Scored) -> None:
+        cohort = self._cohorts.get(request_id)
+        if cohort is not None and mechanism:
+            kept = self._blocks.setdefault((cohort, mechanism), [])
+            if len(kept) < UNREAD:
+                kept.append(block)
+
+
+def steered(
+    costs: Seq[tuple[int, float]], rule: Rule, depth: int, seed: str
+) -> tuple[Speculation, Steering]:
+    """costs: profiled (rows, seconds). seed: the verifier's, for the windows of its control."""
+    samples = [estimate_cost.Sample(rows, seconds) for rows, seconds in costs]
+    policy = Adaptive(estimate_cost.profiled(samples), {}, depth=depth, windows=Windows(seed))
+    speculation = Speculation(cost.profiled(costs), rule)
+    return speculation, Steering(policy, speculation, rule)
+
+
+def cohort_of(seq: Sequence) -> str:
+    """ "" is the policy's name for everybody."""
+    return seq.request.cohort or "default"

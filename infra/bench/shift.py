@@ -1,0 +1,266 @@
+"""A workload that shifts, for real: the policy beside standard decode and every fixed choice.
+
+    python infra/bench/shift.py --prompts valid.jsonl [--repeats 5] [--rounds 150] [--out FILE]
+
+Engines as they serve (native executor, prefix cache), in this process, without a gateway. Phases of
+traffic follow one another (copying, code, chat, copying again, each with its number of clients); in
+each, every leg writes the same requests to the end, one leg after the other, in turn another one
+first, so that what the machine does meanwhile falls on all alike. A leg's engine lives through all
+phases and repeats: what it has learnt of one phase it has to unlearn in the next. Counted are steps
+in which every client writes and no prompt is read. Greedy, and all legs write the same tokens.
+
+prompts: JSON lines of {"prompt": …, "category": …}.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import math
+import os
+import platform
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import torch
+
+from actors.drafters.config import DrafterConfig
+from actors.engine.core import Engine
+from actors.engine.options import EngineOptions
+from actors.engine.sequence import EngineRequest
+from actors.engine.service import EngineService
+from actors.sampling.params import SamplingParams
+from cluster.gateway.loading import load_tokenizer
+from cluster.models.paths import cache_root
+from cluster.models.resolve import resolve
+from policies.control_ratio import student
+
+PHASES = (("copy", 1), ("code", 4), ("chat", 12), ("copy", 4))
+COPY = "Repeat the following text exactly, word for word, and add nothing:\n\n"
+KINDS = {"code": ("coding",), "chat": ("writing", "qa")}
+EARLY = 50
+"""Rounds after a shift that are looked at apart."""
+
+
+@dataclass(frozen=True)
+class Leg:
+    """methods: of drafters; none is standard decode. fixed: every block is verified whole."""
+
+    name: str
+    methods: tuple[str, ...]
+    depth: int
+    fixed: bool = True
+
+
+@dataclass
+class Span:
+    tokens: int = 0
+    seconds: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        return self.tokens / self.seconds if self.seconds else math.nan
+
+
+@dataclass
+class Run:
+    """One leg through one phase. reasons: how often, of rows that were not drafted for."""
+
+    early: Span = field(default_factory=Span)
+    later: Span = field(default_factory=Span)
+    reasons: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+    @property
+    def whole(self) -> Span:
+        early, later = self.early, self.later
+        return Span(early.tokens + later.tokens, early.seconds + later.seconds)
+
+
+Key = tuple[str, int]  # leg, place of the phase
+
+
+def legs_of(options: argparse.Namespace) -> list[Leg]:
+    methods = tuple(options.methods)
+    fixed = [Leg(f"{m}, D = {d}", (m,), d) for m in methods for d in options.depths]
+    return [Leg("standard", (), 0), Leg("policy", methods, options.depth, fixed=False), *fixed]
+
+
+def engine_of(leg: Leg, path: str, cache: str) -> Engine:
+    drafters = tuple(DrafterConfig(m, num_speculative_tokens=leg.depth) for m in leg.methods)
+    service = EngineService(
+        EngineOptions(
+            path,
+            leg.name,
+            max_model_len=1024,
+            speculative=drafters[0] if len(drafters) == 1 else (drafters or None),
+            placement="colocated",
+            depth=leg.depth,
+            adaptive=not leg.fixed,
+            batch_invariant=True,  # nothing is timed before the executor is there
+            compile_cache=cache,
+        )
+    )
+    return service.thread.engine
+
+
+def texts_of(file: Path) -> dict[str, list[str]]:
+    records = [json.loads(line) for line in file.read_text("utf-8").splitlines() if line.strip()]
+    texts = {
+        kind: [r["prompt"] for r in records if r["category"] in names]
+        for kind, names in KINDS.items()
+    }
+    texts["copy"] = [COPY + r["prompt"][:700] for r in records if len(r["prompt"]) > 400]
+    return texts
+
+
+def requests_of(
+    path: str, texts: Sequence[str], count: int, rounds: int, salt: str
+) -> list[EngineRequest]:
+    """salt: what one repeat has written is nobody's to copy in the next."""
+    tokenizer = load_tokenizer(path)
+    params = SamplingParams(temperature=0.0, max_tokens=rounds, ignore_eos=True)
+    made = []
+    for i in range(count):
+        turn = [{"role": "user", "content": texts[i % len(texts)]}]
+        ids = tokenizer.apply_chat_template(turn, add_generation_prompt=True)["input_ids"]
+        made.append(EngineRequest(f"{salt}-{i}", tuple(ids[:600]), params, cache_salt=salt))
+    return made
+
+
+def write(engine: Engine, requests: Sequence[EngineRequest]) -> tuple[Run, dict[str, list[int]]]:
+    run, steps = Run(), 0
+    texts: dict[str, list[int]] = {r.request_id: [] for r in requests}
+    for request in requests:
+        engine.add(request)
+    while engine.has_work:
+        before = replace(engine.stats)
+        full = len(engine.scheduler.running) == len(requests)
+        for event in engine.step():
+            texts[event.request_id].extend(event.tokens)
+            if event.reason:
+                run.reasons[event.reason] += 1
+        if not full or engine.stats.prefill_tokens != before.prefill_tokens:
+            continue
+        steps += 1
+        span = run.early if steps <= EARLY else run.later
+        span.tokens += engine.stats.tokens - before.tokens
+        span.seconds += engine.stats.busy_s - before.busy_s
+    return run, texts
+
+
+def measure(options: argparse.Namespace, legs: Sequence[Leg]) -> Iterator[tuple[Key, Run]]:
+    path = str(resolve(options.model))
+    texts = texts_of(options.prompts)
+    engines = {leg.name: engine_of(leg, path, options.compile_cache) for leg in legs}
+    for repeat in range(options.repeats):
+        for place, (kind, clients) in enumerate(PHASES):
+            first = (repeat * clients) % len(texts[kind])
+            turned = texts[kind][first:] + texts[kind][:first]
+            requests = requests_of(path, turned, clients, options.rounds, f"{repeat}.{place}")
+            turn = (repeat + place) % len(legs)
+            expected: dict[str, list[int]] = {}
+            for leg in [*legs[turn:], *legs[:turn]]:
+                run, written = write(engines[leg.name], requests)
+                expected = expected or written
+                if written != expected:
+                    raise SystemExit(f"{leg.name} wrote another text in phase {place}")
+                print(f"{repeat} {place} {leg.name}: {run.whole.rate:.1f}", flush=True)
+                yield (leg.name, place), run
+    for engine in engines.values():
+        engine.shutdown()
+
+
+def ratio(ours: Sequence[float], theirs: Sequence[float]) -> str:
+    """Of pairs of one repeat each: the mean ratio with Student's 95% interval."""
+    logs = [math.log(a / b) for a, b in zip(ours, theirs, strict=True)]
+    mean = statistics.fmean(logs)
+    if len(logs) < 3:
+        return f"{math.exp(mean):.3f}"
+    wide = student(1.96, len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
+    return f"{math.exp(mean):.3f} [{math.exp(mean - wide):.3f}, {math.exp(mean + wide):.3f}]"
+
+
+def report(options: argparse.Namespace, legs: Sequence[Leg], runs: dict[Key, list[Run]]) -> str:
+    names = [leg.name for leg in legs]
+    statics = [name for name in names if name != "policy"]
+    phases = [f"{kind}, {clients}" for kind, clients in PHASES]
+    lines = [
+        "# A workload that shifts, for real",
+        "",
+        f"`python infra/bench/shift.py --prompts {options.prompts.name} --repeats "
+        f"{options.repeats} --rounds {options.rounds} --methods {' '.join(options.methods)} "
+        f"--depths {' '.join(map(str, options.depths))} --depth {options.depth}` on "
+        f"{datetime.date.today().isoformat()}, {platform.machine()}, {os.cpu_count()} cores, "
+        f"torch {torch.__version__}, {options.model}.",
+        "",
+        "Tokens a second of steps without prompts, medians over repeats; phases and their clients.",
+        "",
+        "| leg | " + " | ".join(phases) + " | all phases |",
+        "| --- |" + " ---: |" * (len(phases) + 1),
+    ]
+    for name in names:
+        rates = [[r.whole.rate for r in runs[name, place]] for place in range(len(PHASES))]
+        medians = [f"{statistics.median(rate):.1f}" for rate in rates]
+        lines.append(f"| {name} | " + " | ".join(medians) + f" | {_over(runs, name):.1f} |")
+    lines += ["", "| the policy against | " + " | ".join(phases) + " |"]
+    lines.append("| --- |" + " --- |" * len(phases))
+    for label, part in (("", "whole"), (", first 50 rounds", "early"), (", later", "later")):
+        for against in ("standard", "the best fixed"):
+            cells = [_cell(runs, statics, place, part, against) for place in range(len(PHASES))]
+            lines.append(f"| {against}{label} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _over(runs: dict[Key, list[Run]], name: str) -> float:
+    """Each phase's tokens over its time, all phases of equal length in time at standard decode."""
+    shares = []
+    for place in range(len(PHASES)):
+        plain = statistics.median(r.whole.rate for r in runs["standard", place])
+        shares.append(plain / statistics.median(r.whole.rate for r in runs[name, place]))
+    rates = [
+        statistics.median(r.whole.rate for r in runs["standard", p]) for p in range(len(PHASES))
+    ]
+    return statistics.fmean(rates) * len(shares) / sum(shares)
+
+
+def _cell(
+    runs: dict[Key, list[Run]], statics: Sequence[str], place: int, part: str, against: str
+) -> str:
+    def rates(name: str) -> list[float]:
+        return [getattr(run, part).rate for run in runs[name, place]]
+
+    ours = rates("policy")
+    if against == "standard":
+        return ratio(ours, rates("standard"))
+    best = max(statics, key=lambda name: statistics.median(rates(name)))
+    return f"{ratio(ours, rates(best))} ({best})"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="The policy on a workload that shifts.")
+    parser.add_argument("--prompts", type=Path, required=True)
+    parser.add_argument("--model", default="smollm2")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=150, help="tokens of each request")
+    parser.add_argument("--methods", nargs="+", default=["suffix"])
+    parser.add_argument("--depths", type=int, nargs="+", default=[2, 4, 8])
+    parser.add_argument("--depth", type=int, default=8, help="the policy's most")
+    parser.add_argument("--compile-cache", default=str(cache_root() / "compiled"))
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    legs = legs_of(options)
+    runs: dict[Key, list[Run]] = defaultdict(list)
+    for key, run in measure(options, legs):
+        runs[key].append(run)
+    text = report(options, legs, runs)
+    if options.out:
+        options.out.write_text(text, encoding="utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
