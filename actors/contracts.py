@@ -209,7 +209,9 @@ class Gathered:
     overtaken: of blocks that came too late to be offered, (tokens, how many of the first were what
     the target wrote meanwhile): without them drafters would be judged by their lucky blocks alone.
     shadows: blocks that were asked for as evidence and have come since the last call, each by its
-    arm; they start at the request's committed length and are never waited for.
+    arm; they start at the request's committed length, as drafts do, and are never waited for.
+    judged: those of them that nothing is left of to see, (arm, tokens that came, how many of the
+    first were what the target wrote): what was overtaken, and where nothing was proposed.
     """
 
     drafts: dict[str, Draft] = field(default_factory=dict)
@@ -217,14 +219,15 @@ class Gathered:
     waited_s: float = 0.0
     overtaken: dict[str, tuple[int, int]] = field(default_factory=dict)
     shadows: dict[str, tuple[Arm, Draft]] = field(default_factory=dict)
+    judged: dict[str, tuple[Arm, int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class PortCommit:
     """One request's newest commit. `depth` 0 keeps the drafter warm and asks for no block.
 
-    arm: of which way to draft the block is asked; None is the port's first. shadow: another, and
-    how many tokens are asked of it for evidence alone."""
+    arm: of which way to draft the block is asked; None is the port's first. shadow: one of which
+    no block is asked now, and how many tokens are asked of it for evidence alone."""
 
     request_id: str
     round: int
@@ -234,6 +237,11 @@ class PortCommit:
     features: torch.Tensor | None = None
     arm: Arm | None = None
     shadow: tuple[Arm, int] | None = None
+
+    @property
+    def evidence(self) -> int:
+        """Tokens that a port with one arm is asked for as evidence alone."""
+        return self.shadow[1] if self.shadow is not None and not self.depth else 0
 
 
 class DraftPort(Protocol):

@@ -14,6 +14,7 @@ from actors.exchange.home import Home, PortSession
 from actors.exchange.status import Reason
 from policies import breaker as brk
 from policies import waiting
+from policies.choice import Arm
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,10 @@ class Patience:
 
 @dataclass(slots=True)
 class Gathering:
-    """One call of `gather`. The caller holds `lock`, which is let go while waiting for `bell`."""
+    """One call of `gather`. The caller holds `lock`, which is let go while waiting for `bell`.
+
+    shadowed: how much evidence was asked of sessions, which leave it when theirs has come. arm:
+    whose it is."""
 
     lock: threading.Lock
     bell: Bell
@@ -38,14 +42,19 @@ class Gathering:
     worth_s: Mapping[str, float]
     sessions: dict[str, PortSession]
     vocab_size: int
+    shadowed: dict[str, int] = field(default_factory=dict)
+    arm: Arm | None = None
     drafts: dict[str, Draft] = field(default_factory=dict)
     missing: dict[str, Reason] = field(default_factory=dict)
     overtaken: dict[str, tuple[int, int]] = field(default_factory=dict)
+    shadows: dict[str, tuple[Arm, Draft]] = field(default_factory=dict)
+    judged: dict[str, tuple[Arm, int, int]] = field(default_factory=dict)
     open: dict[str, PortSession] = field(default_factory=dict)
     waited_s: float = 0.0
 
     def run(self) -> Gathered:
         for request_id in self.wanted:
+            self.shadowed.pop(request_id, None)
             self._look(request_id)
         began = time.perf_counter()
         while self.open:
@@ -58,8 +67,17 @@ class Gathering:
                 self._look(request_id)
             if not heard:
                 break
+        for request_id in list(self.shadowed):
+            self._shadow(request_id, self.sessions[request_id])
         self._give_up()
-        return Gathered(self.drafts, dict(self.missing), self.waited_s, self.overtaken)
+        return Gathered(
+            self.drafts,
+            dict(self.missing),
+            self.waited_s,
+            self.overtaken,
+            self.shadows,
+            self.judged,
+        )
 
     def _wait(self, pause_s: float) -> bool:
         self.lock.release()
@@ -89,6 +107,23 @@ class Gathering:
             self.open[request_id] = session
         else:
             self.missing[request_id] = reason
+
+    def _shadow(self, request_id: str, session: PortSession) -> None:
+        """Evidence: a block to be scored, or what is known of it already."""
+        draft = session.take(verify=False)
+        tokens = _inside(draft.tokens, self.vocab_size) if draft is not None else ()
+        overtaken, session.overtaken = session.overtaken, None
+        reason = _reason(session)
+        if draft is not None or reason is not None:
+            del self.shadowed[request_id]
+        if self.arm is None:
+            return
+        if draft is not None and tokens:
+            self.shadows[request_id] = self.arm, draft.cut(len(tokens))
+        if overtaken is not None:
+            self.judged[request_id] = self.arm, *overtaken
+        elif draft is None and reason == "empty":
+            self.judged[request_id] = self.arm, 0, 0
 
     def _use(
         self, request_id: str, session: PortSession, draft: Draft, wanted: tuple[int, ...]
@@ -129,13 +164,16 @@ class Gathering:
         late: dict[Home, list[PortSession]] = {}
         for request_id, session in self.open.items():
             self.missing[request_id] = "late"
+            if session.home is not None:
+                session.home.counts.late += 1
+        for session in (*self.open.values(), *(self.sessions[r] for r in self.shadowed)):
             if session.home is None:
                 continue
-            session.home.counts.late += 1
             late.setdefault(session.home, []).append(session)
             patience_s = self._patience_s(session.home, first=session.answered < 0)
             session.silence = brk.unanswered(session.silence, now_s, patience_s)
-        served = {s.home for r in self.drafts if (s := self.sessions.get(r)) is not None}
+        came = (*self.drafts, *self.shadows)
+        served = {s.home for r in came if (s := self.sessions.get(r)) is not None}
         for home, rows in late.items():
             if home not in served:
                 patience_s = self._patience_s(home, first=any(s.answered < 0 for s in rows))

@@ -36,6 +36,7 @@ class Home:
     counts: BlockCounts = field(default_factory=BlockCounts)
     sessions: set[str] = field(default_factory=set)
     full_until_s: float = 0.0
+    draining: bool = False
     _law: waiting.ArrivalLaw | None = None
 
     @property
@@ -202,9 +203,10 @@ class PortSession:
         while self.blocks and self.blocks[0].used and not self.blocks[0].ahead:
             self.blocks.popleft()
 
-    def take(self) -> Draft | None:
+    def take(self, verify: bool = True) -> Draft | None:
         """The best block at hand for the committed length. A block stays until the commits
-        overtake it; one that goes unused is counted."""
+        overtake it; one that goes unused is counted. One that is not to be verified is seen once
+        and goes."""
         if not self.blocks:
             return None
         best: Draft | None = None
@@ -228,10 +230,12 @@ class PortSession:
                 draft_us, behind = held.block.draft_us, result.right
                 law = None if held.law is None else held.law[behind:]
                 best = Draft(result.tokens, held.mechanism, True, draft_us, behind, law)
-                self._count_use(held)
+                if verify:
+                    self._count_use(held)
         self.stale = stale
         self.blocks.clear()
-        self.blocks.extend(reversed(kept))
+        if verify or best is None:
+            self.blocks.extend(reversed(kept))
         return best
 
     def _count_use(self, held: Held) -> None:

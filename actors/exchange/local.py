@@ -64,6 +64,8 @@ class LocalPort:
         self._epoch = 0
         self._breaker = brk.Breaker()
         self._counts = BlockCounts()
+        self._arm = Arm(self._info.mechanism, False, self._info.max_block or MAX_BLOCK)
+        self._shadows: dict[str, int] = {}  # asked for as evidence with the newest commits
         self.missing: Counter[str] = Counter()
 
     @property
@@ -72,9 +74,12 @@ class LocalPort:
 
     @property
     def arms(self) -> tuple[Arm, ...]:
-        if brk.admission(self._breaker, self._clock()) == "none":
-            return ()
-        return (Arm(self._info.mechanism, False, self._info.max_block or MAX_BLOCK),)
+        resting = brk.admission(self._breaker, self._clock()) == "none"
+        return () if resting else (self._arm,)
+
+    @property
+    def mechanism(self) -> str:
+        return self._info.mechanism
 
     @property
     def token_bytes(self) -> int:
@@ -105,16 +110,70 @@ class LocalPort:
             if self._info.needs_features and commit.features is None:
                 self._drop(session, "cold")
                 continue
+            if commit.evidence:
+                self._shadows[commit.request_id] = commit.evidence
             observed.append(_commit(commit, session.key, self._info.needs_features))
             session.length += len(commit.tokens)
         self._settle(self._guard.observe(observed))
 
     @contained_gather
     def gather(self, wanted: dict[str, int], worth_s: Mapping[str, float]) -> Gathered:
-        """Nothing is ever waited for: what there is to draft is drafted here and now."""
+        """Nothing is ever waited for: what there is to draft is drafted here and now. Shadows come
+        last, so that others' blocks are not said to have taken longer for them."""
         began = time.perf_counter()
+        drafts, missing = self._draft(wanted)
+        self._counts.used += len(drafts)
+        self.missing.update(missing.values())
+        evidence, nothing = self._draft({r: d for r, d in self._shadows.items() if r not in wanted})
+        self._shadows = {}
+        return Gathered(
+            drafts,
+            missing,
+            time.perf_counter() - began,
+            shadows={r: (self._arm, draft) for r, draft in evidence.items()},
+            judged={r: (self._arm, 0, 0) for r, reason in nothing.items() if reason == "empty"},
+        )
+
+    @contained
+    def close(self, request_id: str, reason: str) -> None:
+        self._shadows.pop(request_id, None)
+        session = self._sessions.pop(request_id, None)
+        if session is not None and session.key is not None:
+            self._guard.close(session.key)
+
+    @contained
+    def shutdown(self) -> None:
+        for request_id in list(self._sessions):
+            self.close(request_id, "shutdown")
+
+    def status(self) -> list[LinkRecord]:
+        closed = self._breaker.closed
+        return [
+            LinkRecord(
+                drafter=self._name,
+                address="",
+                mechanism=self._info.mechanism,
+                up=closed,
+                state="up" if closed else "isolated",
+                pid=os.getpid(),
+                sessions=sum(s.key is not None for s in self._sessions.values()),
+                blocks_used=self._counts.used,
+                blocks_answered=self._counts.answered,
+                draft_s=self._counts.draft_s,
+                block_s=self._counts.block_s,
+                faults=dict(self._counts.faults),
+            )
+        ]
+
+    # -- inside -----------------------------------------------------------------------------
+
+    def _draft(self, wanted: Mapping[str, int]) -> tuple[dict[str, Draft], dict[str, str]]:
+        """Blocks by request, and why the others have none."""
         drafts: dict[str, Draft] = {}
         missing: dict[str, str] = {}
+        if not wanted:
+            return drafts, missing
+        began = time.perf_counter()
         requests: dict[SessionKey, str] = {}
         depths: list[DraftRequest] = []
         lengths: list[int] = []
@@ -146,44 +205,10 @@ class LocalPort:
                 self._counts.came(draft_us / 1e6, draft_us / 1e6)
             else:
                 missing[request_id] = "cold" if answer.cold else "empty"
-        self._counts.used += len(drafts)
-        self.missing.update(missing.values())
         if len(failures) < len(requests):
             self._breaker = brk.answer(self._breaker, self._clock())
         self._settle(failures)
-        return Gathered(drafts, missing, time.perf_counter() - began)
-
-    @contained
-    def close(self, request_id: str, reason: str) -> None:
-        session = self._sessions.pop(request_id, None)
-        if session is not None and session.key is not None:
-            self._guard.close(session.key)
-
-    @contained
-    def shutdown(self) -> None:
-        for request_id in list(self._sessions):
-            self.close(request_id, "shutdown")
-
-    def status(self) -> list[LinkRecord]:
-        closed = self._breaker.closed
-        return [
-            LinkRecord(
-                drafter=self._name,
-                address="",
-                mechanism=self._info.mechanism,
-                up=closed,
-                state="up" if closed else "isolated",
-                pid=os.getpid(),
-                sessions=sum(s.key is not None for s in self._sessions.values()),
-                blocks_used=self._counts.used,
-                blocks_answered=self._counts.answered,
-                draft_s=self._counts.draft_s,
-                block_s=self._counts.block_s,
-                faults=dict(self._counts.faults),
-            )
-        ]
-
-    # -- inside -----------------------------------------------------------------------------
+        return drafts, missing
 
     def _open(self, sessions: Sequence[tuple[_Session, int]]) -> None:
         """Open these on the drafter with their first tokens, so many of each, where it may be."""
@@ -263,4 +288,5 @@ class LocalPort:
 
 def _commit(commit: PortCommit, key: SessionKey, with_features: bool) -> Commit:
     features = commit.features if with_features else None
-    return Commit(key, commit.round, commit.from_len, commit.tokens, features, commit.depth)
+    depth = commit.depth or commit.evidence
+    return Commit(key, commit.round, commit.from_len, commit.tokens, features, depth)

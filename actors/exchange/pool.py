@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from actors.contracts import Commit, Gathered, OpenSession, PortCommit, SessionKey, SessionView
@@ -73,6 +73,7 @@ class RemotePort:
         self._boot_epoch = time.time_ns()
         self._homes: dict[str, Home] = {}
         self._sessions: dict[str, PortSession] = {}
+        self._shadowed: dict[str, int] = {}  # asked for as evidence that is still to come
         self._epoch = 0
         self._lock = threading.Lock()
         self._bell = Bell()
@@ -86,11 +87,13 @@ class RemotePort:
     @property
     def arms(self) -> tuple[Arm, ...]:
         with self._lock:
-            now_s = self._clock()
-            up = [home for home in self._homes.values() if home.up(now_s)]
-        if not up:
-            return ()
-        return (Arm(up[0].mechanism, True, max(home.max_block for home in up)),)
+            arm = self._arm()
+        return () if arm is None else (arm,)
+
+    def _arm(self) -> Arm | None:
+        now_s = self._clock()
+        up = [home for home in self._homes.values() if home.up(now_s)]
+        return Arm(up[0].mechanism, True, max(home.max_block for home in up)) if up else None
 
     # -- drafters ---------------------------------------------------------------------------
 
@@ -111,6 +114,7 @@ class RemotePort:
                 if name not in self._homes:
                     self._homes[name] = Home(self._link(endpoint))
                     self._homes[name].link.start()
+                self._homes[name].draining = endpoint.draining
 
     def _link(self, endpoint: Endpoint) -> Link:
         return Link(
@@ -160,7 +164,7 @@ class RemotePort:
 
     @contained_gather
     def gather(self, wanted: dict[str, int], worth_s: Mapping[str, float]) -> Gathered:
-        if not wanted:
+        if not wanted and not self._shadowed:
             return Gathered()
         with self._lock:
             gathering = Gathering(
@@ -172,10 +176,12 @@ class RemotePort:
                 worth_s,
                 self._sessions,
                 self._vocab_size,
+                self._shadowed,
+                self._arm(),
             )
             gathered = gathering.run()
             self.missing.update(gathered.missing.values())
-            self._judge(wanted)
+            self._judge([*wanted, *self._shadowed])
         return gathered
 
     @contained
@@ -202,6 +208,8 @@ class RemotePort:
         """What to send to the session's drafter; None when it has none."""
         if session.home is not None and session.length != commit.from_len:
             self._leave(session, "cold")
+        if session.home is not None and session.home.draining:
+            self._move(session, commit.from_len, now_s)
         if session.home is None:
             self._place(session, commit.from_len)
         home, key = session.home, session.key
@@ -214,9 +222,15 @@ class RemotePort:
             return None
         session.length += len(commit.tokens)
         session.forget_used()
-        if commit.depth > 0:
+        depth = commit.depth or commit.evidence
+        if commit.evidence:
+            self._shadowed[commit.request_id] = depth
+        elif not depth and session.answered < session.asked:
+            # A commit that asks for nothing would take the place of one that waits to be sent.
+            depth = self._shadowed.get(commit.request_id, 0)
+        if depth > 0:
             session.ask(commit.round, now_s)
-        return Commit(key, commit.round, commit.from_len, commit.tokens, features, commit.depth)
+        return Commit(key, commit.round, commit.from_len, commit.tokens, features, depth)
 
     def _place(self, session: PortSession, length: int) -> None:
         """Find a drafter and open the session there with its first `length` tokens."""
@@ -238,6 +252,12 @@ class RemotePort:
             trace=view.trace,
         )
 
+    def _move(self, session: PortSession, length: int, now_s: float) -> None:
+        """Off a drafter that is to go, if another takes the session."""
+        candidates, _ = self._candidates(length, now_s)
+        if now_s >= session.retry_s and routing.choose("", candidates) is not None:
+            self._leave(session, "no-drafter")
+
     def _candidates(self, length: int, now_s: float) -> tuple[list[routing.Candidate], Reason]:
         """Drafters that take a session of this length, and the reason when none does."""
         candidates: list[routing.Candidate] = []
@@ -252,7 +272,7 @@ class RemotePort:
         return candidates, reason
 
     def _refusal(self, home: Home, length: int, now_s: float) -> Reason | None:
-        if not home.link.up:
+        if not home.link.up or home.draining:
             return "no-drafter"
         admission = brk.admission(home.breaker, now_s)
         if admission == "none" or (admission == "one" and home.sessions):
@@ -311,12 +331,13 @@ class RemotePort:
             self._leave(self._sessions[request_id], reason)
 
     def _close(self, request_id: str, reason: str) -> None:
+        self._shadowed.pop(request_id, None)
         session = self._sessions.pop(request_id, None)
         if session is not None and session.home is not None and session.key is not None:
             session.home.link.close_session(session.key, reason)
             session.leave("no-drafter", self._clock())
 
-    def _judge(self, wanted: dict[str, int]) -> None:
+    def _judge(self, wanted: Iterable[str]) -> None:
         """Rest the drafters that are silent; open lost sessions again with their next commit."""
         now_s = self._clock()
         for home in self._homes.values():
