@@ -11,6 +11,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from actors.sampling.rules import DEFAULT, Rule
+from cluster.cohort_rules import CohortRule, cohorts_of
 
 Dtype = Literal["auto", "bfloat16", "float32", "float64"]
 Method = Literal[
@@ -214,12 +215,21 @@ class AppArgs(_Strict):
     verifier: PoolArgs = PoolArgs()
     drafter: PoolArgs = PoolArgs(num_cpus=0.3, threads=1)
     gateway: GatewayArgs = GatewayArgs()
+    cohorts: tuple[CohortRule, ...] = Field(
+        (), description="Rules; the first that takes a request names its cohort, else 'default'."
+    )
     otlp_traces_endpoint: str | None = None
     data_host: str | None = Field(
         None,
         description="Address data-plane servers bind; default: loopback on one node, "
         "the node's address on a cluster.",
     )
+
+    @field_validator("cohorts")
+    @classmethod
+    def _bounded(cls, rules: tuple[CohortRule, ...]) -> tuple[CohortRule, ...]:
+        cohorts_of(rules)
+        return rules
 
     @model_validator(mode="after")
     def _supported(self) -> AppArgs:

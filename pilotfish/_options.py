@@ -24,7 +24,7 @@ class GenerateOptions(TypedDict, total=False):
     token ids. logprobs: how many of the likeliest tokens to score beside each chosen one.
     speculative_n_max: most tokens to draft a round; 0 is standard decode, same text.
     priority: lower is earlier. cache_salt: prefixes are shared with requests of this salt alone.
-    cohort: what policy and rollout group the request with. request_id: yours, else the server's.
+    cohort: the task that the server's cohort rules look at. request_id: yours, else the server's.
     traceparent, tracestate: W3C trace context; the current OpenTelemetry span when absent.
     timeout: seconds for this call, None for no limit; the client's when absent.
     """

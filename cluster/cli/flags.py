@@ -117,6 +117,12 @@ FLAGS: tuple[Flag, ...] = (
         panel="Cluster",
     ),
     Flag("--drafter-gpus", ("drafter", "num_gpus"), "GPUs of a drafter.", panel="Cluster"),
+    Flag(
+        "--cohorts",
+        ("cohorts",),
+        "JSON array of rules that name a request's cohort (docs/cohorts.md); default: none.",
+        panel="Doors",
+    ),
     Flag("--grpc-port", ("gateway", "grpc_port"), panel="Doors"),
     Flag("--tls-certificate", ("gateway", "tls_certificate"), panel="Doors"),
     Flag("--tls-key", ("gateway", "tls_key"), panel="Doors"),

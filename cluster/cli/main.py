@@ -46,7 +46,7 @@ ApiKey = Annotated[
 def _flag(name: str) -> Any:
     """The typer option of one line of the flag table."""
     flag = BY_NAME[name]
-    metavar = "JSON" if name == "--speculative-config" else None
+    metavar = "JSON" if name in ("--speculative-config", "--cohorts") else None
     return typer.Option(
         *flag.declarations, help=help_of(flag), rich_help_panel=flag.panel, metavar=metavar
     )
@@ -90,6 +90,7 @@ def serve(
     ] = None,
     host: Annotated[str, typer.Option(help="Where HTTP and gRPC listen.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="HTTP port; 0: any free.")] = 8000,
+    cohorts: Annotated[str | None, _flag("--cohorts")] = None,
     grpc_port: Annotated[int | None, _flag("--grpc-port")] = None,
     tls_certificate: Annotated[str | None, _flag("--tls-certificate")] = None,
     tls_key: Annotated[str | None, _flag("--tls-key")] = None,

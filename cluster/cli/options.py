@@ -11,9 +11,12 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from cluster.cli.flags import BY_NAME, FLAGS, Flag
+from cluster.cohort_rules import CohortRule
 from cluster.config import AppArgs, GatewayArgs, PoolArgs, SpeculativeConfig
 
 CONFIG = BY_NAME["--speculative-config"]
+COHORTS = BY_NAME["--cohorts"]
+_JSON = {flag.path[0]: flag for flag in (CONFIG, COHORTS)}
 
 _UNITS = {
     unit: base**power
@@ -25,6 +28,7 @@ _MODELS: dict[str, type[BaseModel]] = {
     "verifier": PoolArgs,
     "drafter": PoolArgs,
     "gateway": GatewayArgs,
+    "cohorts": CohortRule,
 }
 
 
@@ -66,7 +70,9 @@ def whole_number(name: str, text: str) -> int:
 
 def _value(flag: Flag, value: object) -> object:
     if flag is CONFIG:
-        return _config(str(value))
+        return _object(str(value))
+    if flag is COHORTS:
+        return _array(str(value))
     if flag.name == "--kv-cache-memory-bytes":
         return whole_number(flag.name, str(value))
     if flag.name == "--max-model-len":
@@ -74,15 +80,26 @@ def _value(flag: Flag, value: object) -> object:
     return value
 
 
-def _config(text: str) -> dict[str, Any] | None:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        reason = error.msg if isinstance(error, json.JSONDecodeError) else "not readable"
-        raise FlagError(f"{CONFIG.name}: not JSON ({reason}): {text[:60]!r}") from None
+def _object(text: str) -> dict[str, Any] | None:
+    value = _parsed(CONFIG, text)
     if value is not None and not isinstance(value, dict):
         raise FlagError(f"{CONFIG.name}: a JSON object is wanted, not {text[:60]!r}")
     return value
+
+
+def _array(text: str) -> list[Any]:
+    value = _parsed(COHORTS, text)
+    if not isinstance(value, list):
+        raise FlagError(f"{COHORTS.name}: a JSON array is wanted, not {text[:60]!r}")
+    return value
+
+
+def _parsed(flag: Flag, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        reason = error.msg if isinstance(error, json.JSONDecodeError) else "not readable"
+        raise FlagError(f"{flag.name}: not JSON ({reason}): {text[:60]!r}") from None
 
 
 def _put(fields: dict[str, Any], flag: Flag, value: object) -> None:
@@ -118,10 +135,10 @@ def _line(error: ValidationError, given: set[str]) -> str:
     message = fault["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
     if not path:
         return _with_flag_names(message)
-    name = _flag_name(path, given)
-    if path[:1] == CONFIG.path and name == CONFIG.name and len(path) > 1:
+    name, whole = _flag_name(path, given), _JSON.get(path[0])
+    if whole is not None and name == whole.name and len(path) > 1:
         message = f"{'.'.join(path[1:])}: {message}"
-    elif len(path) == 1 and path[0] in _MODELS and path != CONFIG.path:
+    elif len(path) == 1 and path[0] in _MODELS and whole is None:
         return _with_flag_names(message)
     value = fault["input"]
     scalar = isinstance(value, str | int | float) and not isinstance(value, bool)
@@ -133,14 +150,14 @@ def _flag_name(path: tuple[str, ...], given: set[str]) -> str:
     exact = [flag.name for flag in FLAGS if flag.path == path]
     if exact and (exact[0] in given or path[:1] != CONFIG.path):
         return exact[0]
-    return CONFIG.name if path[:1] == CONFIG.path else ".".join(path)
+    return _JSON[path[0]].name if path[0] in _JSON else ".".join(path)
 
 
 def _unknown_key(path: tuple[str, ...]) -> str:
     known = sorted(_MODELS[path[0]].model_fields) if path[0] in _MODELS else []
     close = difflib.get_close_matches(path[-1], known, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
-    name = CONFIG.name if path[:1] == CONFIG.path else path[0]
+    name = _JSON[path[0]].name if path[0] in _JSON else path[0]
     return f"{name}: {path[-1]!r} is not supported{hint} Known: {', '.join(known)}"
 
 

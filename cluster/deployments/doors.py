@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from opentelemetry.sdk.trace import TracerProvider
 
 from actors.exchange.compat import tokenizer_digest
+from cluster.cohort_rules import cohorts_of
 from cluster.config import AppArgs
 from cluster.deployments.engine_options import served_model_name
 from cluster.gateway.engine_figures import StatusSource
@@ -97,6 +98,7 @@ def _settings(args: AppArgs) -> GatewaySettings:
         num_speculative_tokens=0 if speculative is None else speculative.num_speculative_tokens,
         api_key_env=args.gateway.api_key_env,
         echo_request_id=False,  # Serve's proxy adds it
+        cohorts=cohorts_of(args.cohorts),
     )
 
 

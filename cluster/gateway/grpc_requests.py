@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cluster.gateway.cohort import resolve_task
 from cluster.gateway.errors import InvalidRequest
 from cluster.gateway.prompts import chat_ids, text_ids
 from cluster.gateway.resolve import (
     COMPLETION_MAX_TOKENS,
     SamplingFields,
-    resolve_cohort,
     resolve_draft_len,
     resolve_prompt,
     resolve_request_id,
@@ -20,14 +20,23 @@ from cluster.gateway.sharing import resolve_cache_salt, resolve_priority, resolv
 from cluster.gateway.text import Message, TextCodec
 from cluster.gateway.types import GenerateSpec, ModelInfo, Trace
 from pilotfish.v1 import inference_pb2 as pb
+from policies.cohorts import Cohorts, Traits
 
 ROLES = ("system", "developer", "user", "assistant")
 
 
 async def spec_of(
-    request: pb.GenerateRequest, codec: TextCodec, info: ModelInfo, trace: Trace, tenant: str = ""
+    request: pb.GenerateRequest,
+    codec: TextCodec,
+    info: ModelInfo,
+    trace: Trace,
+    *,
+    model: str,
+    tenant: str,
+    cohorts: Cohorts,
 ) -> GenerateSpec:
-    """Raises InvalidRequest by the field's name. The request's own trace wins over `trace`.
+    """Raises InvalidRequest by the field's name. model: by the name the client asked for. The
+    request's own trace wins over `trace`.
 
     An absent max_tokens is what it is over HTTP: the rest of the context for a chat, else 16.
     """
@@ -42,13 +51,15 @@ async def spec_of(
     n_max = request.speculative.n_max if request.speculative.HasField("n_max") else None
     if request.trace.traceparent:
         trace = Trace(request.trace.traceparent, request.trace.tracestate)
+    tenant, task = resolve_tenant(tenant), resolve_task(request.cohort, "cohort")
+    traits = Traits(model, tenant, task, prompt_tokens=len(prompt_ids))
     return GenerateSpec(
         request_id=resolve_request_id(request.request_id),
         prompt_ids=prompt_ids,
         sampling=sampling,
         stop=resolve_stop(request.stop),
-        cohort=resolve_cohort(request.cohort),
-        tenant=resolve_tenant(tenant),
+        cohort=cohorts.of(traits),
+        tenant=tenant,
         priority=resolve_priority(request.priority),
         cache_salt=resolve_cache_salt(request.cache_salt or None),
         max_draft_len=resolve_draft_len(n_max),

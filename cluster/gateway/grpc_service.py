@@ -92,8 +92,16 @@ class InferenceMethods:
         model = resolve_model(request.model, info, self._service.settings.served_model_name)
         given = metadata_of(context)
         trace = Trace(given.get("traceparent", ""), given.get("tracestate", ""))
-        tenant = given.get(TENANT_HEADER, "")
-        return await spec_of(request, self._service.codec, info, trace, tenant), model
+        spec = await spec_of(
+            request,
+            self._service.codec,
+            info,
+            trace,
+            model=model,
+            tenant=given.get(TENANT_HEADER, ""),
+            cohorts=self._service.settings.cohorts,
+        )
+        return spec, model
 
     async def _model(self, name: str) -> str:
         info = await self._service.backend.info()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -10,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 from cluster.gateway.answers import Answer, AnswerOptions
 from cluster.gateway.body import read_json
 from cluster.gateway.chat import ChatAnswer
+from cluster.gateway.cohort import HEADER, declared, shape_of
 from cluster.gateway.completions import CompletionAnswer
 from cluster.gateway.disconnect import ClientGone, while_connected
 from cluster.gateway.failures import CLIENT_CLOSED_REQUEST
@@ -22,7 +25,6 @@ from cluster.gateway.requests import (
 )
 from cluster.gateway.resolve import (
     COMPLETION_MAX_TOKENS,
-    resolve_cohort,
     resolve_draft_len,
     resolve_model,
     resolve_prompt,
@@ -39,6 +41,7 @@ from cluster.gateway.sharing import (
 )
 from cluster.gateway.sse import EventStream
 from cluster.gateway.types import GenerateSpec, ModelInfo, Trace
+from policies.cohorts import Traits
 
 
 class GenerateRoutes:
@@ -46,7 +49,8 @@ class GenerateRoutes:
         self._service = service
 
     async def chat(self, request: Request) -> Response:
-        body = parse_chat(await self._document(request))
+        document = await self._document(request)
+        body = parse_chat(document)
         info = await self._service.backend.info()
         model = resolve_model(body.model, info, self._service.settings.served_model_name)
         ids = await chat_ids(
@@ -55,7 +59,9 @@ class GenerateRoutes:
             info,
             add_generation_prompt=body.add_generation_prompt is not False,
         )
-        spec = self._spec(request, body, resolve_prompt(ids, info, "messages"), info)
+        prompt_ids = resolve_prompt(ids, info, "messages")
+        cohort = self._cohort(request, body, document, model, len(prompt_ids))
+        spec = self._spec(request, body, prompt_ids, info, cohort)
         top = (body.top_logprobs or 0) if body.logprobs else None
         answer = ChatAnswer(
             spec, self._service.codec, model, int(time.time()), self._options(body, top)
@@ -63,7 +69,8 @@ class GenerateRoutes:
         return await self._respond(request, answer, bool(body.stream))
 
     async def completions(self, request: Request) -> Response:
-        body = parse_completion(await self._document(request))
+        document = await self._document(request)
+        body = parse_completion(document)
         info = await self._service.backend.info()
         model = resolve_model(body.model, info, self._service.settings.served_model_name)
         prompt = body.one_prompt()
@@ -72,8 +79,10 @@ class GenerateRoutes:
             if isinstance(prompt, list)
             else await text_ids(prompt, self._service.codec, info)
         )
+        prompt_ids = resolve_prompt(ids, info)
+        cohort = self._cohort(request, body, document, model, len(prompt_ids))
         spec = self._spec(
-            request, body, resolve_prompt(ids, info), info, default_max_tokens=COMPLETION_MAX_TOKENS
+            request, body, prompt_ids, info, cohort, default_max_tokens=COMPLETION_MAX_TOKENS
         )
         answer = CompletionAnswer(
             spec, self._service.codec, model, int(time.time()), self._options(body, body.logprobs)
@@ -83,19 +92,38 @@ class GenerateRoutes:
     async def _document(self, request: Request) -> dict[str, object]:
         return await read_json(request.stream(), self._service.settings.max_body_bytes)
 
+    def _cohort(
+        self,
+        request: Request,
+        body: ChatRequest | CompletionRequest,
+        document: Mapping[str, Any],
+        model: str,
+        prompt_tokens: int,
+    ) -> str:
+        structured, tools = shape_of(document)
+        traits = Traits(
+            model=model,
+            tenant=resolve_tenant(request.headers.get(TENANT_HEADER)),
+            task=declared(body.metadata, request.headers.get(HEADER)),
+            structured=structured,
+            tools=tools,
+            prompt_tokens=prompt_tokens,
+        )
+        return self._service.settings.cohorts.of(traits)
+
     def _spec(
         self,
         request: Request,
         body: ChatRequest | CompletionRequest,
         prompt_ids: tuple[int, ...],
         info: ModelInfo,
+        cohort: str,
         default_max_tokens: int | None = None,
     ) -> GenerateSpec:
         sampling = resolve_sampling(
             body.sampling_fields(), info, len(prompt_ids), default_max_tokens=default_max_tokens
         )
         header = request.headers
-        cohort = (body.metadata or {}).get("cohort") or header.get("x-pilotfish-cohort")
         request_id = resolve_request_id(body.request_id or request.state.request_id)
         request.state.request_id = request_id
         return GenerateSpec(
@@ -105,7 +133,7 @@ class GenerateRoutes:
             stop=resolve_stop(body.stop),
             include_stop_str_in_output=bool(body.include_stop_str_in_output),
             skip_special_tokens=body.skip_special_tokens is not False,
-            cohort=resolve_cohort(cohort),
+            cohort=cohort,
             tenant=resolve_tenant(header.get(TENANT_HEADER)),
             priority=resolve_priority(body.priority),
             cache_salt=resolve_cache_salt(body.cache_salt),

@@ -29,12 +29,10 @@ MAX_STOP_TOKEN_IDS = 128
 MAX_LOGIT_BIAS = 1024
 MAX_LOGPROBS = 20
 MAX_DRAFT_LEN = 32
-MAX_COHORT_CHARS = 64
 GREEDY_BELOW = 1e-5  # logits / T would overflow; the argmax is the limit of the law (S20)
 COMPLETION_MAX_TOKENS = 16  # OpenAI's default for /v1/completions
 _T = TypeVar("_T")
 _REQUEST_ID = re.compile(r"[!-~]{1,128}")
-_COHORT = re.compile(r"[A-Za-z0-9._:/-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,17 +83,6 @@ def resolve_request_id(given: str | None) -> str:
         raise InvalidRequest(
             "request_id must be 1 to 128 printable ASCII characters without spaces.",
             param="request_id",
-        )
-    return given
-
-
-def resolve_cohort(given: str | None) -> str:
-    if not given:
-        return ""
-    if not _COHORT.fullmatch(given):
-        raise InvalidRequest(
-            f"cohort must be 1 to {MAX_COHORT_CHARS} characters of A-Z a-z 0-9 . _ : / -",
-            param="cohort",
         )
     return given
 

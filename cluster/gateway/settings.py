@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
+
+from policies.cohorts import Cohorts
 
 SpecMetrics = Literal["none", "summary", "detailed"]
 
@@ -23,6 +25,7 @@ class GatewaySettings:
     write_timeout_s: a streaming client that takes nothing for so long is taken for gone.
     echo_request_id: answer with x-request-id; False behind Serve's proxy, which adds it itself.
     health_timeout_s: how long /health waits for a verifier's answer.
+    cohorts: the rules that name each request's cohort; without any, all are of `default`.
     """
 
     served_model_name: str | None = None
@@ -33,3 +36,4 @@ class GatewaySettings:
     write_timeout_s: float = 60.0
     echo_request_id: bool = True
     health_timeout_s: float = 2.0
+    cohorts: Cohorts = field(default_factory=Cohorts)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
 from actors.sampling.params import SamplingParams
+from policies.cohorts import DEFAULT
 
 Finish = Literal["stop", "length"]
 PREFILL = "prefill"  # the `reason` of a prefill's token: it belongs to no round
@@ -44,7 +45,7 @@ class GenerateSpec:
     stop: tuple[str, ...] = ()
     include_stop_str_in_output: bool = False
     skip_special_tokens: bool = True
-    cohort: str = ""
+    cohort: str = DEFAULT  # one that the configured rules name
     tenant: str = ""
     priority: int = 0  # lower is earlier
     cache_salt: str = ""  # prefixes are shared within one (tenant, cache_salt) alone

@@ -55,6 +55,7 @@ def test_each_flag_sets_its_own_field_and_no_other() -> None:
         "--drafters": 3,
         "--verifier-gpus": 1.0,
         "--drafter-gpus": 0.5,
+        "--cohorts": '[{"name": "c", "task": "code"}]',
         "--grpc-port": 5,
         "--otlp-traces-endpoint": "http://127.0.0.1:4317",
     }
@@ -70,6 +71,8 @@ def test_each_flag_sets_its_own_field_and_no_other() -> None:
             node, wanted = node[step], wanted[step]
         if name == "--speculative-config":
             assert node["speculative_config"]["method"] == "ngram"
+        elif name == "--cohorts":
+            assert [(rule["name"], rule["task"]) for rule in node["cohorts"]] == [("c", ("code",))]
         else:
             assert str(node[flag.path[-1]]) == str(value)
         wanted[flag.path[-1]] = node[flag.path[-1]]
@@ -140,6 +143,21 @@ def test_null_is_standard_decode() -> None:
         (
             {"spec_method": "draft_model"},
             "--speculative-config: method 'draft_model' needs 'model'",
+        ),
+        ({"cohorts": "{}"}, "--cohorts: a JSON array is wanted, not '{}'"),
+        (
+            {"cohorts": '[{"name": "a"}, {"name": "{task}"}]'},
+            "--cohorts: 1: cohort name '{task}': {task} may be anything; list its values in the"
+            " rule",
+        ),
+        (
+            {"cohorts": '[{"name": "a", "shape": ["json"]}]'},
+            "--cohorts: 0.shape.0: must be 'structured', 'tools' or 'plain', not 'json'",
+        ),
+        (
+            {"cohorts": '[{"name": "a", "taks": "x"}]'},
+            "--cohorts: 'taks' is not supported; did you mean 'task'?"
+            " Known: model, name, prompt, shape, task, tenant",
         ),
         ({"tls_key": "k.pem"}, "--tls-certificate and --tls-key come together"),
         (

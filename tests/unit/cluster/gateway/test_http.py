@@ -155,7 +155,7 @@ async def test_every_sampling_field_reaches_the_verifier() -> None:
         "skip_special_tokens": False,
         "speculative": {"n_max": 2},
         "request_id": "mine",
-        "metadata": {"cohort": "team"},
+        "metadata": {"purpose": "anything"},
         "user": "someone",
     }
     response = await post("/v1/completions", body, backend)
@@ -164,7 +164,7 @@ async def test_every_sampling_field_reaches_the_verifier() -> None:
     (spec,) = backend.specs
     sampling = spec.sampling
     assert spec.prompt_ids == (0, 1)
-    assert (spec.request_id, spec.cohort, spec.max_draft_len) == ("mine", "team", 2)
+    assert (spec.request_id, spec.cohort, spec.max_draft_len) == ("mine", "default", 2)
     assert (spec.stop, spec.include_stop_str_in_output) == (("x", "yy"), True)
     assert not spec.skip_special_tokens
     assert (sampling.max_tokens, sampling.min_tokens, sampling.logprobs) == (5, 1, 2)
@@ -191,14 +191,14 @@ async def test_defaults_of_length_differ_between_chat_and_completions() -> None:
     assert [spec.sampling.max_tokens for spec in backend.specs] == [16, 62]
 
 
-async def test_headers_name_the_request_cohort_and_trace() -> None:
+async def test_headers_name_the_request_and_its_trace() -> None:
     backend = ScriptedBackend()
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-    headers = {"x-request-id": "abc", "x-pilotfish-cohort": "blue", "traceparent": trace}
+    headers = {"x-request-id": "abc", "traceparent": trace}
     response = await post("/v1/completions", COMPLETION, backend, headers=headers)
     assert response.headers["x-request-id"] == "abc"
     assert response.json()["id"] == "cmpl-abc"
-    assert (backend.specs[0].request_id, backend.specs[0].cohort) == ("abc", "blue")
+    assert backend.specs[0].request_id == "abc"
     assert backend.specs[0].trace.traceparent == trace
 
 
@@ -238,7 +238,10 @@ async def test_an_unusable_request_id_header_is_replaced() -> None:
         ("completions", {"prompt": "a" * 64}, 400, "prompt"),
         ("completions", {"prompt": [99]}, 400, "prompt"),
         ("completions", {"echo": True}, 400, "echo"),
-        ("completions", {"metadata": {"cohort": "a b"}}, 400, "cohort"),
+        ("completions", {"metadata": {"cohort": "a b"}}, 400, "metadata.cohort"),
+        ("completions", {"metadata": {"task": "x" * 65}}, 400, "metadata.task"),
+        ("completions", {"speculative": {"n_max": 33}}, 400, "speculative.n_max"),
+        ("chat/completions", {"speculative": {"n_max": -1}}, 400, "speculative.n_max"),
     ],
 )
 async def test_bad_input_is_a_typed_error_with_the_fields_name(

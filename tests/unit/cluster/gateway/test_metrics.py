@@ -99,7 +99,7 @@ async def test_without_drafts_nothing_is_counted_as_a_rate_of_zero() -> None:
 
 async def test_requests_leave_by_one_reason_and_gauges_return_to_zero() -> None:
     def script(spec: GenerateSpec) -> list[Chunk]:
-        chunks = make_chunks(successors(9), 2, finish="stop" if spec.cohort else "length")
+        chunks = make_chunks(successors(9), 2, finish="stop" if spec.cohort == "c" else "length")
         return chunks[:2] if spec.tenant else chunks
 
     backend = ScriptedBackend(script)

@@ -9,7 +9,6 @@ from cluster.gateway.errors import InvalidRequest, ModelNotFound
 from cluster.gateway.resolve import (
     SamplingFields,
     new_seed,
-    resolve_cohort,
     resolve_draft_len,
     resolve_model,
     resolve_prompt,
@@ -168,9 +167,6 @@ def test_names_are_checked() -> None:
     for bad in ("a b", "x" * 129, "é", "a\n"):
         with pytest.raises(InvalidRequest, match="request_id"):
             resolve_request_id(bad)
-    assert resolve_cohort("team/chat:code") == "team/chat:code"
-    with pytest.raises(InvalidRequest, match="cohort"):
-        resolve_cohort("x" * 65)
     assert resolve_draft_len(0) == 0
     with pytest.raises(InvalidRequest) as raised:
         resolve_draft_len(33)

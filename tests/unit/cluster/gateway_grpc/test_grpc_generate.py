@@ -22,6 +22,7 @@ from pilotfish import (
 from pilotfish.v1 import exchange_pb2
 from pilotfish.v1 import inference_pb2 as pb
 from pilotfish.v1.inference_pb2_grpc import InferenceStub
+from policies.cohorts import Cohorts, Rule
 from tests.unit.cluster.gateway_grpc.fakes import (
     Gateway,
     Script,
@@ -297,13 +298,19 @@ async def test_trace_context_comes_from_metadata_and_the_request_wins() -> None:
 
 
 async def test_the_bound_on_drafts_and_the_cohort_reach_the_verifier() -> None:
-    async with make_gateway(Script()) as gateway, AsyncClient(gateway.target) as client:
+    settings = GatewaySettings(
+        served_model_name="tiny", cohorts=Cohorts([Rule("talk", task=("chat",))])
+    )
+    async with (
+        make_gateway(Script(), settings=settings) as gateway,
+        AsyncClient(gateway.target) as client,
+    ):
         await client.generate("a", speculative_n_max=0, cohort="chat")
         await client.generate("a")
         first, second = gateway.stand.verifiers[0].submits
         assert (first.HasField("max_draft_len"), first.max_draft_len, first.cohort) == (
             True,
             0,
-            "chat",
+            "talk",
         )
-        assert not second.HasField("max_draft_len")
+        assert (second.HasField("max_draft_len"), second.cohort) == (False, "default")
