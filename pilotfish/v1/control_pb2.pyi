@@ -1,3 +1,4 @@
+from pilotfish.v1 import decisions_pb2 as _decisions_pb2
 from pilotfish.v1 import demand_pb2 as _demand_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
@@ -116,7 +117,7 @@ class Status(_message.Message):
     def __init__(self, snapshot: _Optional[_Union[PolicySnapshot, _Mapping]] = ..., verifiers: _Optional[_Iterable[_Union[VerifierStatus, _Mapping]]] = ...) -> None: ...
 
 class VerifierStatus(_message.Message):
-    __slots__ = ("verifier", "pid", "running", "waiting", "free_blocks", "total_blocks", "links", "engine", "cached_blocks", "executor", "executor_reason", "tallies", "tally_sequence", "config", "wishes")
+    __slots__ = ("verifier", "pid", "running", "waiting", "free_blocks", "total_blocks", "links", "engine", "cached_blocks", "executor", "executor_reason", "tallies", "tally_sequence", "config", "cohorts", "wishes")
     VERIFIER_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     RUNNING_FIELD_NUMBER: _ClassVar[int]
@@ -131,6 +132,7 @@ class VerifierStatus(_message.Message):
     TALLIES_FIELD_NUMBER: _ClassVar[int]
     TALLY_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     CONFIG_FIELD_NUMBER: _ClassVar[int]
+    COHORTS_FIELD_NUMBER: _ClassVar[int]
     WISHES_FIELD_NUMBER: _ClassVar[int]
     verifier: str
     pid: int
@@ -146,8 +148,9 @@ class VerifierStatus(_message.Message):
     tallies: _containers.RepeatedCompositeFieldContainer[Tally]
     tally_sequence: int
     config: PolicyConfig
+    cohorts: _containers.RepeatedCompositeFieldContainer[_decisions_pb2.CohortFigures]
     wishes: _containers.RepeatedCompositeFieldContainer[_demand_pb2.DraftWish]
-    def __init__(self, verifier: _Optional[str] = ..., pid: _Optional[int] = ..., running: _Optional[int] = ..., waiting: _Optional[int] = ..., free_blocks: _Optional[int] = ..., total_blocks: _Optional[int] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., engine: _Optional[_Union[EngineTotals, _Mapping]] = ..., cached_blocks: _Optional[int] = ..., executor: _Optional[str] = ..., executor_reason: _Optional[str] = ..., tallies: _Optional[_Iterable[_Union[Tally, _Mapping]]] = ..., tally_sequence: _Optional[int] = ..., config: _Optional[_Union[PolicyConfig, _Mapping]] = ..., wishes: _Optional[_Iterable[_Union[_demand_pb2.DraftWish, _Mapping]]] = ...) -> None: ...
+    def __init__(self, verifier: _Optional[str] = ..., pid: _Optional[int] = ..., running: _Optional[int] = ..., waiting: _Optional[int] = ..., free_blocks: _Optional[int] = ..., total_blocks: _Optional[int] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., engine: _Optional[_Union[EngineTotals, _Mapping]] = ..., cached_blocks: _Optional[int] = ..., executor: _Optional[str] = ..., executor_reason: _Optional[str] = ..., tallies: _Optional[_Iterable[_Union[Tally, _Mapping]]] = ..., tally_sequence: _Optional[int] = ..., config: _Optional[_Union[PolicyConfig, _Mapping]] = ..., cohorts: _Optional[_Iterable[_Union[_decisions_pb2.CohortFigures, _Mapping]]] = ..., wishes: _Optional[_Iterable[_Union[_demand_pb2.DraftWish, _Mapping]]] = ...) -> None: ...
 
 class PolicyState(_message.Message):
     __slots__ = ("term", "config", "contributions")
