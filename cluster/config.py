@@ -6,12 +6,12 @@ Field names are vLLM's where vLLM has them (reference: `--max-model-len`, `--spe
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
-
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from actors.sampling.rules import DEFAULT, Rule
 from cluster.cohort_rules import CohortRule, cohorts_of
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 Dtype = Literal["auto", "bfloat16", "float32", "float64"]
 Method = Literal[
@@ -67,6 +67,12 @@ class SpeculativeConfig(_Strict):
     placement: Literal["remote", "colocated"] = Field(
         "remote", description="Drafters as deployments of their own, or inside the verifier."
     )
+    num_drafters: int | None = Field(
+        None,
+        ge=0,
+        le=1024,
+        description="Drafter replicas of this mechanism; default: drafter.num_replicas.",
+    )
     use_heterogeneous_vocab: bool = Field(
         False,
         description="draft_model: its vocabulary may be another than the target's; tokens of the "
@@ -111,6 +117,10 @@ class SpeculativeConfig(_Strict):
                 "feature_dtype needs placement 'remote': a co-located drafter reads the target's "
                 "own hidden states"
             )
+        if self.num_drafters is not None and self.placement != "remote":
+            raise ValueError(
+                "num_drafters needs placement 'remote': each verifier has its own co-located one"
+            )
         if self.run_ahead and self.placement != "remote":
             raise ValueError(
                 "run_ahead needs placement 'remote': a co-located drafter cannot run "
@@ -137,6 +147,11 @@ class SpeculativeConfig(_Strict):
         if self.prompt_lookup_min > self.prompt_lookup_max:
             raise ValueError("prompt_lookup_min is larger than prompt_lookup_max")
         return self
+
+    @property
+    def mechanism(self) -> str:
+        """What drafts: the method, and what is beside it."""
+        return f"{self.method}+suffix" if self.enable_suffix_decoding else self.method
 
 
 class PoolArgs(_Strict):
@@ -211,7 +226,14 @@ class AppArgs(_Strict):
         description="Processes (with GPUs: one each) that share a verifier's target. What the "
         "verifier pool gives, each of them is given.",
     )
-    speculative_config: SpeculativeConfig | None = Field(default_factory=SpeculativeConfig)
+    speculative_config: SpeculativeConfig | None = Field(
+        default_factory=SpeculativeConfig,
+        description="How to draft; null is standard decode. Of a list of them the policy chooses "
+        "while serving, and the first is the default.",
+    )
+    other_mechanisms: tuple[SpeculativeConfig, ...] = Field(
+        (), description="Where speculative_config was a list: those after the first."
+    )
     verifier: PoolArgs = PoolArgs()
     drafter: PoolArgs = PoolArgs(num_cpus=0.3, threads=1)
     gateway: GatewayArgs = GatewayArgs()
@@ -231,6 +253,54 @@ class AppArgs(_Strict):
         cohorts_of(rules)
         return rules
 
+    @model_validator(mode="before")
+    @classmethod
+    def _several(cls, given: object) -> object:
+        """A list of mechanisms as the first and the others."""
+        if not isinstance(given, Mapping):
+            return given
+        several = given.get("speculative_config")
+        if not isinstance(several, list | tuple):
+            return given
+        if not several or any(one is None for one in several):
+            raise ValueError(
+                "speculative_config: a list has at least one mechanism; null is standard decode"
+            )
+        if given.get("other_mechanisms"):
+            raise ValueError("other_mechanisms and a list of speculative_config: give the list")
+        return {**given, "speculative_config": several[0], "other_mechanisms": several[1:]}
+
+    @model_validator(mode="after")
+    def _together(self) -> AppArgs:
+        """Mechanisms that one engine has at the same time."""
+        if self.other_mechanisms and self.speculative_config is None:
+            raise ValueError("other_mechanisms are beside a speculative_config, and it is null")
+        kinds = [f"{one.mechanism}@{one.placement}" for one in self.mechanisms]
+        for kind in kinds:
+            if kinds.count(kind) > 1:
+                raise ValueError(f"speculative_config has {kind} twice")
+        for name in ("adaptive", "rejection_sample_method"):
+            if len({getattr(one, name) for one in self.mechanisms}) > 1:
+                raise ValueError(
+                    f"speculative_config: {name} is the engine's, and must be the same everywhere"
+                )
+        return self
+
+    @property
+    def mechanisms(self) -> tuple[SpeculativeConfig, ...]:
+        """Every way to draft, the default first."""
+        first = self.speculative_config
+        return () if first is None else (first, *self.other_mechanisms)
+
+    @property
+    def num_speculative_tokens(self) -> int:
+        """D, the most for any mechanism."""
+        return max((one.num_speculative_tokens for one in self.mechanisms), default=0)
+
+    def only(self, mechanism: SpeculativeConfig) -> AppArgs:
+        """The same application with one mechanism alone."""
+        return self.model_copy(update={"speculative_config": mechanism, "other_mechanisms": ()})
+
     @model_validator(mode="after")
     def _supported(self) -> AppArgs:
         if self.tensor_parallel_size > 1 and self.verifier.num_gpus not in (0.0, 1.0):
@@ -239,3 +309,10 @@ class AppArgs(_Strict):
                 f"{self.verifier.num_gpus:g}"
             )
         return self
+
+
+def as_given(loc: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    """Where a validation error is in what was given: the others of a list count from the second."""
+    if len(loc) > 1 and loc[0] == "other_mechanisms" and isinstance(loc[1], int):
+        return ("speculative_config", loc[1] + 1, *loc[2:])
+    return loc

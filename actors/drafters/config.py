@@ -73,6 +73,14 @@ class DrafterConfig:
     compile_cache: str = ""
 
     @property
+    def mechanism(self) -> str:
+        """What its drafters call themselves; of a custom class only it knows, and this is empty."""
+        if self.method == "custom_class":
+            return ""
+        beside = self.enable_suffix_decoding and self.method not in ("ngram", "suffix")
+        return f"{self.method}+suffix" if beside else self.method
+
+    @property
     def max_ahead(self) -> int:
         """The longest chain: a block, the guess of the target's own token, a block after it."""
         return 2 * self.num_speculative_tokens + 1 if self.run_ahead else 0

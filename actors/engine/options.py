@@ -11,8 +11,20 @@ from actors.sampling.rules import DEFAULT, Rule
 if TYPE_CHECKING:
     from actors.drafters.config import DrafterConfig
 
+Placement = Literal["remote", "colocated"]
+
 SpanSink = Callable[[tuple[str, str], str, int, int, dict[str, str | int | float | bool]], None]
 """(traceparent, tracestate), span name, start ns, end ns, attributes; called off the hot path."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mechanism:
+    """One way to draft. placement: "remote" drafters register with the policy; a "colocated" one
+    lives in the engine's process. taps: the hidden states that remote drafters want."""
+
+    drafter: DrafterConfig
+    placement: Placement = "remote"
+    taps: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +37,8 @@ class EngineOptions:
     max_num_queued_tokens: of all requests that wait; None is no bound.
     kv_cache_memory_bytes: None sizes the pool for max_num_seqs, within a share of the free memory
         (`actors.engine.sizing`).
-    speculative: the drafter's configuration; None serves standard decode alone.
-    placement: "remote" drafters register with the policy; "colocated" lives in this process.
+    speculative, placement, taps: how to draft, as of a `Mechanism`; None serves standard decode
+        alone. beside: other ways that the policy may choose instead.
     depth: D until the first policy snapshot arrives.
     adaptive: each step verifies only those drafted rows that are expected to pay.
     rule: how the drafts of sampled requests are accepted.
@@ -53,8 +65,9 @@ class EngineOptions:
     kv_cache_memory_bytes: int | None = None
     enable_prefix_caching: bool = True
     speculative: DrafterConfig | None = None
-    placement: Literal["remote", "colocated"] = "remote"
+    placement: Placement = "remote"
     taps: tuple[int, ...] = ()
+    beside: tuple[Mechanism, ...] = ()
     depth: int = 0
     adaptive: bool = False
     rule: Rule = DEFAULT
@@ -62,3 +75,15 @@ class EngineOptions:
     batch_invariant: bool = False
     compile_cache: str = ""
     extra: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def mechanisms(self) -> tuple[Mechanism, ...]:
+        """Every way to draft, the default first."""
+        if self.speculative is None:
+            return ()
+        return (Mechanism(self.speculative, self.placement, self.taps), *self.beside)
+
+    @property
+    def drafts_here(self) -> bool:
+        """Whether a drafter shares this process."""
+        return "colocated" in (self.placement, *(other.placement for other in self.beside))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from actors.contracts import DraftPort
+from actors.drafters.config import DrafterConfig
+from actors.drafters.errors import DrafterLoadError
 from actors.engine.noport import NoDrafts
-from actors.engine.options import EngineOptions
+from actors.engine.options import EngineOptions, Mechanism
+from actors.exchange.arms import ArmsPort
+from actors.exchange.arms_part import Part
 from actors.exchange.compat import Compat, rule_name, target_digest
 from actors.exchange.form import FeatureForm
 from actors.exchange.gathering import Patience
@@ -31,43 +35,75 @@ def make_port(
     max_model_len: int,
 ) -> DraftPort:
     """config: the target's, as a mapping; tokenizer: its digest. Raises DrafterLoadError."""
-    if options.placement == "remote":
+    compat = Compat(target_digest(config), tokenizer, rule=rule_name(options.rule))
+
+    def remote(of: Mechanism | None) -> RemotePort:
         return RemotePort(
             options.verifier_id,
-            compat=Compat(
-                target_digest(config),
-                tokenizer,
-                taps=options.taps,
-                rule=rule_name(options.rule),
-            ),
+            compat=replace(compat, taps=options.taps if of is None else of.taps),
             vocab_size=vocab_size,
             options=port_options(options.rule),
-            form=_form(options),
+            form=FeatureForm() if of is None else _form(of, options),
         )
-    if options.speculative is None:
-        return NoDrafts()
+
+    def local(of: Mechanism, name: str) -> LocalPort:
+        drafter = _informed(of.drafter, options, vocab_size, max_model_len)
+        return LocalPort(build_drafter(drafter), name=name, vocab_size=vocab_size)
+
+    if not options.mechanisms:
+        return remote(None) if options.placement == "remote" else NoDrafts()
     from actors.drafters.table import build_drafter
 
-    drafter = replace(
-        options.speculative,
+    if not options.beside:
+        (one,) = options.mechanisms
+        return remote(one) if one.placement == "remote" else local(one, "local")
+    parts = [
+        _remote_part(each, remote(each))
+        if each.placement == "remote"
+        else _local_part(local(each, f"local-{each.drafter.method}"))
+        for each in options.mechanisms
+    ]
+    return _united(parts)
+
+
+def _remote_part(of: Mechanism, port: RemotePort) -> Part:
+    return Part(of.drafter.mechanism, True, port)
+
+
+def _local_part(port: LocalPort) -> Part:
+    return Part(port.mechanism, False, port)
+
+
+def _united(parts: Sequence[Part]) -> ArmsPort:
+    try:
+        return ArmsPort(parts)
+    except ValueError as error:
+        raise DrafterLoadError(str(error), "method") from None
+
+
+def _informed(
+    drafter: DrafterConfig, options: EngineOptions, vocab_size: int, max_model_len: int
+) -> DrafterConfig:
+    """A co-located drafter's, with what it must know of the target."""
+    return replace(
+        drafter,
         target_vocab_size=vocab_size,
-        max_context=options.speculative.max_context or max_model_len,
-        target_tokenizer=options.speculative.target_tokenizer or options.tokenizer_path,
-        target=options.speculative.target or options.model_path,
-        target_revision=options.speculative.target_revision or options.revision,
-        compile_cache=options.speculative.compile_cache or options.compile_cache,
+        max_context=drafter.max_context or max_model_len,
+        target_tokenizer=drafter.target_tokenizer or options.tokenizer_path,
+        target=drafter.target or options.model_path,
+        target_revision=drafter.target_revision or options.revision,
+        compile_cache=drafter.compile_cache or options.compile_cache,
         feature_format="raw",
     )
-    return LocalPort(build_drafter(drafter), vocab_size=vocab_size)
 
 
-def _form(options: EngineOptions) -> FeatureForm:
+def _form(of: Mechanism, options: EngineOptions) -> FeatureForm:
     """In what form remote drafters want features; nothing is read for those that want none."""
-    if options.speculative is None or not options.taps:
+    if not of.taps:
         return FeatureForm()
     from actors.drafters.learned.projection import feature_form
 
-    return feature_form(options.speculative, options.device, options.compile_cache)
+    return feature_form(of.drafter, options.device, options.compile_cache)
 
 
 def port_options(rule: Rule) -> PortOptions:
@@ -79,12 +115,23 @@ def port_options(rule: Rule) -> PortOptions:
 
 
 def drafter_bytes_a_row(port: DraftPort, options: EngineOptions) -> int:
-    """What a co-located drafter keeps beside the KV pool, on the same device, for each token."""
-    speculative = options.speculative
-    if not isinstance(port, LocalPort) or speculative is None:
-        return 0
-    same = speculative.device.partition(":")[0] == options.device.partition(":")[0]
-    return port.token_bytes if same else 0
+    """What co-located drafters keep beside the KV pool, on the same device, for each token."""
+    ports = [part.port for part in port.parts] if isinstance(port, ArmsPort) else [port]
+    return sum(
+        one.token_bytes
+        for one, of in zip(ports, options.mechanisms, strict=False)
+        if isinstance(one, LocalPort) and _device(of.drafter.device) == _device(options.device)
+    )
+
+
+def _device(name: str) -> str:
+    return name.partition(":")[0]
+
+
+def take_endpoints(port: DraftPort, drafters: Iterable[control.DrafterEndpoint]) -> None:
+    """The drafters of the policy's newest snapshot, where a port asks any."""
+    if isinstance(port, RemotePort | ArmsPort):
+        port.set_endpoints([endpoint_of(drafter) for drafter in drafters])
 
 
 def endpoint_of(message: control.DrafterEndpoint) -> Endpoint:
@@ -95,4 +142,5 @@ def endpoint_of(message: control.DrafterEndpoint) -> Endpoint:
         message.mechanism,
         max_sessions=message.max_sessions,
         pid=message.pid,
+        draining=message.draining,
     )

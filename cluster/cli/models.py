@@ -54,9 +54,9 @@ def pull(
 def make_ready(args: AppArgs) -> None:
     """Have the models of a local server in the cache before it starts, with the bar in view."""
     make_ready_by_name(args.model)
-    draft = args.speculative_config
-    if draft is not None and draft.method != "custom_class" and draft.model:
-        make_ready_by_name(draft.model)
+    for draft in args.mechanisms:
+        if draft.method != "custom_class" and draft.model:
+            make_ready_by_name(draft.model)
 
 
 def make_ready_by_name(name: str) -> None:

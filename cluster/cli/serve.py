@@ -43,17 +43,14 @@ def run(args: AppArgs, host: str, port: int, address: str | None) -> int:
 
 
 def _announce(console: Console, running: Running) -> None:
-    speculative = running.args.speculative_config
-    if speculative is None or speculative.num_speculative_tokens == 0:
-        drafting = "off (standard decode)"
-    else:
-        drafting = (
-            f"{speculative.method}, D = {speculative.num_speculative_tokens}, "
-            f"{speculative.placement}"
-        )
+    drafting = "; ".join(
+        f"{one.method}, D = {one.num_speculative_tokens}, {one.placement}"
+        for one in running.args.mechanisms
+        if one.num_speculative_tokens
+    )
     for name, value in (
         ("model", running.model),
-        ("drafting", drafting),
+        ("drafting", drafting or "off (standard decode)"),
         ("HTTP", f"{running.http_url}/v1"),
         ("gRPC", running.grpc_address),
     ):

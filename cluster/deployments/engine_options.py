@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from actors.drafters.config import DrafterConfig
-from actors.engine.options import EngineOptions
+from actors.engine.options import EngineOptions, Mechanism
 from actors.policy.service import PolicyOptions
 from actors.sampling.rules import DEFAULT
-from cluster.config import AppArgs, PoolArgs
+from cluster.config import AppArgs, PoolArgs, SpeculativeConfig
+from cluster.deployments.pools import drafter_pools
+
+_NOT_THE_DRAFTERS = {"placement", "adaptive", "draft_tensor_parallel_size", "num_drafters"}
 
 
 def engine_options(args: AppArgs, verifier_id: str) -> EngineOptions:
@@ -36,18 +39,25 @@ def engine_options(args: AppArgs, verifier_id: str) -> EngineOptions:
         adaptive=speculative is not None and speculative.adaptive,
         rule=DEFAULT if speculative is None else speculative.rejection_sample_method,
         placement="remote" if speculative is None else speculative.placement,
+        beside=tuple(_mechanism(args, other) for other in args.other_mechanisms),
     )
 
 
+def _mechanism(args: AppArgs, speculative: SpeculativeConfig) -> Mechanism:
+    return Mechanism(_drafter(args, speculative), speculative.placement)
+
+
 def drafter_config(args: AppArgs) -> DrafterConfig | None:
-    """The mechanism; what it must know of the target is filled in where the target lies."""
+    """The first mechanism; what it must know of the target is filled in where the target lies."""
     speculative = args.speculative_config
-    if speculative is None:
-        return None
+    return None if speculative is None else _drafter(args, speculative)
+
+
+def _drafter(args: AppArgs, speculative: SpeculativeConfig) -> DrafterConfig:
     colocated = speculative.placement == "colocated"
     pool = args.verifier if colocated else args.drafter
     return DrafterConfig(
-        **speculative.model_dump(exclude={"placement", "adaptive", "draft_tensor_parallel_size"}),
+        **speculative.model_dump(exclude=_NOT_THE_DRAFTERS),
         target_tokenizer=args.tokenizer or "",
         dtype=args.dtype,
         device=device(pool),
@@ -57,20 +67,17 @@ def drafter_config(args: AppArgs) -> DrafterConfig | None:
 
 
 def policy_options(args: AppArgs) -> PolicyOptions:
-    speculative = args.speculative_config
     return PolicyOptions(
-        depth=0 if speculative is None else speculative.num_speculative_tokens,
-        colocated=speculative is not None and speculative.placement == "colocated",
+        depth=args.num_speculative_tokens,
+        colocated=any(one.placement == "colocated" for one in args.mechanisms),
         expected_drafters=drafter_replicas(args),
     )
 
 
 def drafter_replicas(args: AppArgs) -> int:
-    """Drafter processes of their own; none without speculation or with co-located drafting."""
-    speculative = args.speculative_config
-    if speculative is None or speculative.placement != "remote":
-        return 0
-    return args.drafter.num_replicas
+    """Drafter processes of their own, of all pools; none without speculation or with co-located
+    drafting."""
+    return sum(pool.args.drafter.num_replicas for pool in drafter_pools(args))
 
 
 def served_model_name(args: AppArgs) -> str:

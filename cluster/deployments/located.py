@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from actors.drafters.config import DrafterConfig
-from actors.engine.options import EngineOptions
+from actors.engine.options import EngineOptions, Mechanism
 from cluster.deployments.devices import resolve_device
 
 
@@ -18,28 +18,31 @@ def located(options: EngineOptions) -> EngineOptions:
     path = str(resolve(options.model_path, options.revision))
     tokenizer = str(resolve(options.tokenizer_path)) if options.tokenizer_path else path
     compile_cache = options.compile_cache or str(cache_root() / "compiled")
-    speculative, taps = options.speculative, options.taps
-    if speculative is not None:
-        speculative = replace(
-            speculative,
-            device=resolve_device(speculative.device),
-            model=drafter_model(speculative),
+
+    def at_home(mechanism: Mechanism) -> Mechanism:
+        drafter = replace(
+            mechanism.drafter,
+            device=resolve_device(mechanism.drafter.device),
+            model=drafter_model(mechanism.drafter),
             target=path,
             target_revision=options.revision,
             target_tokenizer=tokenizer,
             compile_cache=compile_cache,
         )
-        if options.placement == "remote":
-            taps = _taps(speculative)
-    return replace(
+        taps = _taps(drafter) if mechanism.placement == "remote" else mechanism.taps
+        return replace(mechanism, drafter=drafter, taps=taps)
+
+    here = replace(
         options,
         model_path=path,
         tokenizer_path=tokenizer,
         device=resolve_device(options.device),
         compile_cache=compile_cache,
-        speculative=speculative,
-        taps=taps,
     )
+    if not options.mechanisms:
+        return here
+    first, *others = (at_home(mechanism) for mechanism in options.mechanisms)
+    return replace(here, speculative=first.drafter, taps=first.taps, beside=tuple(others))
 
 
 def drafter_model(config: DrafterConfig) -> str | None:

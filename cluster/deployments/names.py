@@ -7,3 +7,8 @@ GATEWAY = "Gateway"
 VERIFIER = "Verifier"
 DRAFTER = "Drafter"
 POLICY = "Policy"
+
+
+def drafter(mechanism: str) -> str:
+    """Of the drafters of one of several mechanisms."""
+    return f"{DRAFTER}-{mechanism.replace('+', '-')}"
