@@ -1,0 +1,101 @@
+"""The policy in the engine's seat, with a real engine: what requests get of its plans."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from actors.engine.core import Engine, drain
+from actors.engine.steering import steered
+from actors.sampling.params import SamplingParams
+from actors.sampling.rules import Rule
+from policies.choice_reasons import MEANING
+from tests.drafters.oracle import OracleDrafter
+from tests.law.harness import assert_pools_full, make_engine, plain, request
+from tests.models import make_rand
+
+FREE = [(1, 1.0), (65, 1.001)]
+MODEL = make_rand()
+PROMPT = [5, 9, 7] * 6
+LONG = SamplingParams(temperature=0.0, max_tokens=160, ignore_eos=True)
+
+
+def engine_with(rule: Rule = "coupled", depth: int = 4) -> Engine:
+    """On a clock on which each forward takes a second."""
+    engine = make_engine(MODEL, OracleDrafter(model=MODEL), depth=depth, rule=rule)
+    engine.speculation, engine.steering = steered(FREE, rule, depth, "verifier")
+    learn = engine.steering.learn
+
+    def timed(*args: Any, **keywords: Any) -> None:
+        learn(*args, **{**keywords, "forward_s": 1.0, "step_s": 1.0, "asking_s": 0.0})
+
+    engine.steering.learn = timed  # type: ignore[method-assign]
+    return engine
+
+
+def test_texts_are_those_of_standard_decode_through_windows_and_shadows() -> None:
+    engine = engine_with()
+    for name in ("a", "b"):
+        engine.add(request(name, PROMPT, LONG, cohort=name))
+    texts: dict[str, list[int]] = {"a": [], "b": []}
+    reasons: Counter[str] = Counter()
+    for event in drain(engine):
+        texts[event.request_id].extend(event.tokens)
+        reasons[event.reason] += 1
+    assert texts["a"] == texts["b"] == plain(MODEL, PROMPT, LONG)
+    assert reasons["control"] > 0
+    assert engine.stats.accepted > 0
+    assert_pools_full(engine)
+
+
+def test_nothing_of_a_request_stays_when_it_has_ended() -> None:
+    engine = engine_with()
+    engine.add(request("ended", PROMPT, LONG))
+    engine.add(request("aborted", PROMPT, LONG))
+    for _ in range(40):
+        engine.step()
+    engine.abort("aborted")
+    for _ in drain(engine):
+        pass
+    assert engine.steering is not None
+    assert engine.speculation is not None
+    assert len(engine.speculation) == 0
+    assert engine.steering._cohorts == {}
+
+
+@pytest.mark.parametrize("wish", [0, 1, 3])
+def test_a_client_gets_no_longer_blocks_than_it_wished_for(wish: int) -> None:
+    engine = engine_with()
+    engine.add(request("r", PROMPT, LONG, max_draft_len=wish))
+    drafted = [event.drafted for event in drain(engine)]
+    assert max(drafted) == wish
+
+
+def test_without_any_evidence_nothing_is_verified() -> None:
+    """L5: the first blocks are scored against what the target writes, and seen by nobody."""
+    engine = engine_with()
+    engine.add(request("r", PROMPT, LONG))
+    early = [event for _ in range(4) for event in engine.step()]
+    assert [event.drafted for event in early] == [0] * len(early)
+    assert {event.reason for event in early} <= {"prefill", "no-evidence", "empty"}
+
+
+def test_what_is_counted_of_decisions_has_reasons_of_the_vocabulary_alone() -> None:
+    engine = engine_with()
+    engine.add(request("r", PROMPT, LONG))
+    steps = sum(1 for event in drain(engine) if not event.first and event.finish is None)
+    assert engine.steering is not None
+    decisions = engine.steering.figures.decisions
+    assert {reason for *_, reason in decisions} <= set(MEANING)
+    assert sum(decisions.values()) == pytest.approx(steps, abs=2)
+
+
+def test_d_zero_in_the_configuration_means_off() -> None:
+    engine = engine_with(depth=0)
+    engine.add(request("r", PROMPT, LONG))
+    for event in drain(engine):
+        assert event.drafted == 0
+    assert engine.steering is not None
+    assert {reason for *_, reason in engine.steering.figures.decisions} <= {"off", "control"}
