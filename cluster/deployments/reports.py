@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cluster.deployments.decision_reports import cohort_figures
 from pilotfish.v1 import control_pb2 as pb
 
 _TOTAL_FIELDS = tuple(field.name for field in pb.EngineTotals.DESCRIPTOR.fields)
@@ -24,6 +25,7 @@ def verifier_status(verifier: str, stats: Mapping[str, Any]) -> pb.VerifierStatu
         executor=str(stats.get("executor", "")),
         executor_reason=str(stats.get("executor_reason", "")),
         links=[link_status(link) for link in stats.get("links", ())],
+        cohorts=cohort_figures(stats),
         engine=pb.EngineTotals(**{name: stats[name] for name in _TOTAL_FIELDS if name in stats}),
     )
 

@@ -21,6 +21,10 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
+OTHER = "other"
+"""The label value of what is in no closed set."""
+MOST_SERIES = 4096
+"""Of one table."""
 _go = cast("Callable[[float], str]", utils.floatToGoString)  # which has no annotations
 
 
@@ -41,6 +45,29 @@ class Level(Count):
 
     def dec(self) -> None:
         self.value -= 1.0
+
+
+class Table:
+    """A number for each combination of label values that has been seen. Callers take the values
+    from closed sets; where one does not, what comes after `most` combinations is one number, so
+    that no label can fill the memory or Prometheus."""
+
+    def __init__(self, labels: Sequence[str], most: int) -> None:
+        self.labels = tuple(labels)
+        self._most = most
+        self._cells: dict[tuple[str, ...], Level] = {}
+
+    def at(self, *values: str) -> Level:
+        cell = self._cells.get(values)
+        if cell is None:
+            if len(self._cells) >= self._most:
+                values = (OTHER,) * len(self.labels)
+            cell = self._cells.setdefault(values, Level())
+        return cell
+
+    def cells(self) -> list[tuple[tuple[str, ...], Level]]:
+        """What there is now, with its label values."""
+        return list(self._cells.items())
 
 
 class Spread:
@@ -77,6 +104,7 @@ class Cells(Collector):
         self._levels: list[tuple[str, str, Level]] = []
         self._spreads: list[tuple[str, str, Spread]] = []
         self._families: list[tuple[str, str, str, dict[str, Count]]] = []
+        self._tables: list[tuple[str, str, Table, bool]] = []
 
     def count(self, name: str, text: str) -> Count:
         cell = Count()
@@ -99,6 +127,12 @@ class Cells(Collector):
         self._families.append((name, text, label, cells))
         return cells
 
+    def table(self, name: str, text: str, labels: Sequence[str], *, gauge: bool = False) -> Table:
+        """Counters, or gauges, under more labels, whose values are not known before."""
+        table = Table(labels, MOST_SERIES)
+        self._tables.append((name, text, table, gauge))
+        return table
+
     @override
     def collect(self) -> Iterator[Metric]:
         for name, text, count in self._counts:
@@ -114,6 +148,12 @@ class Cells(Collector):
             for value, count in cells.items():
                 counter.add_metric([*self._values, value], count.value)
             yield counter
+        for name, text, table, is_gauge in self._tables:
+            kind = GaugeMetricFamily if is_gauge else CounterMetricFamily
+            family = kind(name, text, labels=[*self._names, *table.labels])
+            for values, cell in table.cells():
+                family.add_metric([*self._values, *values], cell.value)
+            yield family
         for name, text, spread in self._spreads:
             histogram = HistogramMetricFamily(name, text, labels=self._names)
             buckets, total = spread.shown()

@@ -15,6 +15,7 @@ from cluster.gateway.errors import GatewayError
 from cluster.gateway.failures import client_gone, gateway_error, http_error, unexpected_error
 from cluster.gateway.http_generate import GenerateRoutes
 from cluster.gateway.http_info import InfoRoutes
+from cluster.gateway.live import LiveRoutes
 from cluster.gateway.request_id import RequestId
 from cluster.gateway.service import GenerationService
 from cluster.gateway.settings import GatewaySettings
@@ -35,6 +36,7 @@ def create_app(
     of engines."""
     service = service or GenerationService(backend, tokenizer, settings)
     generation, info = GenerateRoutes(service), InfoRoutes(service, status)
+    live = LiveRoutes(service, status)
     app = FastAPI(title="Pilotfish", docs_url=None, redoc_url=None, openapi_url=None)
     key = [Depends(key_dependency(settings.api_key_env))]
     for path, post in (
@@ -51,6 +53,8 @@ def create_app(
         ("/ping", info.health),
         ("/version", info.version),
         ("/metrics", info.metrics),
+        ("/live", live.page),
+        ("/live/state", live.state),
     ):
         app.add_api_route(path, probe, methods=["GET"], response_model=None)
     app.add_exception_handler(GatewayError, gateway_error)

@@ -58,6 +58,7 @@ class RequestMeter:
         if delta.cached_tokens:
             self._metrics.prefix_hits.inc(delta.cached_tokens)
             self._metrics.prompt_tokens_cached.inc(delta.cached_tokens)
+        self._metrics.cohorts.round(self._spec.cohort, delta)
         if delta.drafted:
             self._drafted(delta)
         elif delta.reason and delta.reason != PREFILL:

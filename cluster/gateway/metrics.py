@@ -12,19 +12,24 @@ closed set; ids, paths and client-made names are never labels (R10).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import get_args
+
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from cluster.gateway.cells import Cells, Count
+from actors.exchange import status as port
+from cluster.gateway.cells import OTHER, Cells, Count
+from cluster.gateway.cohort_counts import CohortCounts
 from cluster.gateway.engine_figures import EngineFigures
+from policies.choice_reasons import MEANING
+from policies.cohorts import DEFAULT
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
-# Why a round had no draft; anything else counts as "other".
-REASONS = (
-    "configured", "off", "depth-0", "client", "limit", "no-gain", "no-drafter", "cold", "late",
-    "stale", "isolated", "fault", "evicted", "overloaded", "empty", "policy", "budget", "context",
-)  # fmt: skip
+_OF_THE_ENGINE = ("configured", "client", "limit", "evicted", "policy")
+# Why a round had no draft: words of the policy, the port and the engine; anything else is "other".
+REASONS = tuple(dict.fromkeys((*MEANING, *get_args(port.Reason), *_OF_THE_ENGINE)))
 # Limits a request was refused for; a full Serve slot is the first one's doing.
 LIMITS = ("max_num_queued_reqs", "max_num_queued_tokens")
 FINISHED = ("stop", "length", "abort", "error")
@@ -48,14 +53,22 @@ class GatewayMetrics:
     """One registry of one gateway and one served model.
 
     positions: how many draft positions have labels, as vLLM has them: the configured D. Positions
-    beyond share the last one.
+    beyond share the last one. cohorts: all names there can be.
     """
 
-    def __init__(self, model_name: str, positions: int, engine: str = "0") -> None:
+    def __init__(
+        self,
+        model_name: str,
+        positions: int,
+        engine: str = "0",
+        cohorts: Iterable[str] = (DEFAULT,),
+    ) -> None:
         self.registry = CollectorRegistry()
         self._cells = Cells({"model_name": model_name, "engine": engine})
         self._labels = [str(k) for k in range(max(1, positions))]
-        self.engines = EngineFigures(self._cells)
+        cohorts = tuple(cohorts)
+        self.engines = EngineFigures(self._cells, cohorts)
+        self.cohorts = CohortCounts(self._cells, cohorts)
         self._requests()
         self._latencies()
         self._speculation()
@@ -66,7 +79,7 @@ class GatewayMetrics:
 
     def rounds(self, reason: str) -> Count:
         """The counter of rounds without a draft for `reason`, or of "drafted" ones."""
-        return self._rounds.get(reason) or self._rounds["other"]
+        return self._rounds.get(reason) or self._rounds[OTHER]
 
     def rejections(self, limit: str) -> Count:
         """The counter of requests refused because `limit` was reached."""
@@ -164,5 +177,5 @@ class GatewayMetrics:
             "pilotfish:rounds",
             "Decode rounds, drafted or by why nothing was drafted.",
             "reason",
-            ("drafted", *REASONS, "other"),
+            ("drafted", *REASONS, OTHER),
         )

@@ -46,7 +46,9 @@ class GenerationService:
         self.codec = TextCodec(tokenizer)
         self.settings = settings
         self.model_name = settings.served_model_name or "default"
-        self.metrics = GatewayMetrics(self.model_name, settings.num_speculative_tokens)
+        self.metrics = GatewayMetrics(
+            self.model_name, settings.num_speculative_tokens, cohorts=settings.cohorts.names
+        )
         self.in_flight = InFlight()
         self._clock = clock
         self._tracer_provider = tracer_provider

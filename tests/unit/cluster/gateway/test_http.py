@@ -400,7 +400,7 @@ async def test_version_is_a_string() -> None:
 async def test_an_api_key_guards_everything_but_the_probes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEST_KEY", "sécret")
     async with make_client(make_app(api_key_env="TEST_KEY")) as client:
-        for path in ("/health", "/ping", "/version", "/metrics"):
+        for path in ("/health", "/ping", "/version", "/metrics", "/live", "/live/state"):
             assert (await client.get(path)).status_code == 200
         for headers in ({}, {"authorization": "Bearer no"}, {"authorization": "Basic secret"}):
             answer = await client.get("/v1/models", headers=headers)
