@@ -13,7 +13,7 @@ own. What it knows itself is never touched, and without a policy actor it goes o
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from policies.acceptance import Acceptance
@@ -62,17 +62,17 @@ def thinned(pool: Pool, now_s: float) -> Pool:
 def summed(pool: Pool, now_s: float) -> dict[Key, Counts]:
     """By cohort and mechanism, and under EVERYONE by mechanism: of the 64 cohorts and 16 mechanisms
     with the most evidence."""
-    found: dict[Key, list[Counts]] = {}
+    found: dict[Key, list[tuple[float, Counts]]] = {}
     for name in sorted(pool):  # the same sum, to the bit, in whatever order they came
         keep = _keep(pool[name], now_s)
         for key, counts in pool[name].totals.items():
-            found.setdefault(key, []).append(counts.faded(keep))
+            found.setdefault(key, []).append((keep, counts))
     sums = {key: _sum(parts) for key, parts in found.items()}
     cohorts = _richest(sums, 0, MAX_COHORTS)
     mechanisms = _richest(sums, 1, MAX_MECHANISMS)
     result = {k: sums[k] for k in sorted(sums) if k[0] in cohorts and k[1] in mechanisms}
     for mechanism in sorted(mechanisms):
-        parts = [counts for key, counts in result.items() if key[1] == mechanism]
+        parts = [(1.0, counts) for key, counts in result.items() if key[1] == mechanism]
         result[EVERYONE, mechanism] = _sum(parts)
     return result
 
@@ -110,16 +110,19 @@ def _richest(sums: Totals, part: int, most: int) -> set[str]:
     return set(sorted(blocks, key=lambda name: (-blocks[name], name))[:most])
 
 
-def _sum(parts: Iterable[Counts]) -> Counts:
-    parts = list(parts)
-    return Counts(_added([of.accept for of in parts]), _added([of.reach for of in parts]))
+def _sum(parts: Sequence[tuple[float, Counts]]) -> Counts:
+    return Counts(
+        _added([(keep, of.accept) for keep, of in parts]),
+        _added([(keep, of.reach) for keep, of in parts]),
+    )
 
 
-def _added(parts: list[Acceptance]) -> Acceptance:
-    decided = [0.0] * max((len(of.decided) for of in parts), default=0)
+def _added(parts: Sequence[tuple[float, Acceptance]]) -> Acceptance:
+    """Each by its share."""
+    decided = [0.0] * max((len(of.decided) for _, of in parts), default=0)
     accepted = decided.copy()
-    for of in parts:
+    for keep, of in parts:
         for k, count in enumerate(of.decided):
-            decided[k] += count
-            accepted[k] += of.accepted[k]
+            decided[k] += keep * count
+            accepted[k] += keep * of.accepted[k]
     return Acceptance(tuple(decided), tuple(accepted))

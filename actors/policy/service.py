@@ -200,7 +200,8 @@ class PolicyService:
         self._verifiers = {k: v for k, v in self._verifiers.items() if v[0] > horizon}
 
     def _remember(self, report: pb.VerifierStatus) -> None:
-        self._forget()
+        if report.verifier not in self._verifiers:
+            self._forget()
         if report.verifier in self._verifiers or len(self._verifiers) < MAX_VERIFIERS:
             load = pb.VerifierStatus()
             load.CopyFrom(report)
