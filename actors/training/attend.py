@@ -77,6 +77,18 @@ class Chain:
             )
         return over_context(self._spans, q[:, None], self._context, own)[:, 0]
 
+    def keep(self, kept: torch.Tensor) -> None:
+        """Go on with the anchors where `kept` [anchors] is true."""
+        self._own = [(k[kept], v[kept]) for k, v in self._own]
+        start, spans = 0, list[AnchorSpan]()
+        for span in self._spans:
+            anchors = span.anchors[kept[span.start : span.stop]]
+            stop = start + len(anchors)
+            if stop > start:
+                spans.append(AnchorSpan(start, stop, span.row, span.rows, anchors))
+            start = stop
+        self._spans = spans
+
 
 def over_context(
     spans: Sequence[AnchorSpan],

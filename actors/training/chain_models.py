@@ -29,6 +29,23 @@ class EagleChain:
     def set_scale(self, scale: torch.Tensor) -> None:
         self.inverse = 1.0 / scale[: self.spec.feature_dim]
 
+    @torch.no_grad()
+    def begin(self, scale: torch.Tensor) -> None:
+        """What the layer gets first is the last tap, which its own states replace later on, in
+        units that bring each of its dimensions to size one; the norm before the head undoes that.
+        Follows `set_scale` and `start_norm`."""
+        hidden = self.spec.target_hidden
+        size = scale[: self.spec.feature_dim][-hidden:]
+        self.module.fc.weight.zero_()
+        self.module.fc.weight[:, -hidden:] = torch.eye(hidden)
+        self.module.norm.weight.mul_(size / size.pow(2).mean().sqrt())
+
+    @torch.no_grad()
+    def read(self, embedded: torch.Tensor, features: torch.Tensor) -> torch.Tensor:
+        """What attention reads of entries, [rows, 2 · hidden]."""
+        hidden = self.layer.hidden_norm(self.first(features))
+        return torch.cat((self.layer.input_layernorm(embedded), hidden), -1)
+
     @property
     def layer(self) -> EagleLayer:
         found = self.module.layers[0]

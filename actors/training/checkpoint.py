@@ -76,6 +76,7 @@ def load(
                         **{
                             m: opened.get_tensor(f"{m}.{name}").to(parameter.device, copy=True)
                             for m in _MOMENTS
+                            if f"{m}.{name}" in held
                         },
                     }
             averaged.steps = int(facts["averaged_steps"])

@@ -17,6 +17,8 @@ from actors.training.mechanisms import layer_of_trainee
 from actors.training.trainee import Trainee
 
 WEIGHTS = "model.safetensors"
+SAFEAILAB_TAPS = 3
+"""Its files name none: they are always hidden states 2, L/2 and L - 3."""
 _MTP = {
     "enorm.": "token_layernorm.",
     "hnorm.": "hidden_layernorm.",
@@ -46,6 +48,12 @@ def export(
     if layout not in LAYOUTS.get(trainee.mechanism, ()):
         known = ", ".join(LAYOUTS.get(trainee.mechanism, ()))
         raise TrainingError(f"{trainee.mechanism} is exported as {known}, not {layout}", "layout")
+    if layout == "safeailab" and len(facts["taps"]) != SAFEAILAB_TAPS:
+        raise TrainingError(
+            f"safeailab's EAGLE-3 has three taps, this one {len(facts['taps'])}: train it with "
+            "--layout safeailab",
+            "layout",
+        )
     if layout == "speculators":
         config = shape.speculators()
     else:

@@ -25,6 +25,7 @@ class TargetLaw:
 
     @classmethod
     def of(cls, parts: TargetParts, draft_ids: torch.Tensor) -> TargetLaw:
+        """Within the tokens draft_ids [draft vocab], distinct."""
         return cls(
             parts.norm,
             float(parts.config.get("rms_norm_eps", 1e-6)),

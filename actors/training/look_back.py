@@ -34,14 +34,14 @@ def look_back(
     inverse: what features are multiplied by."""
     some = examples[:_ENOUGH]
     features, _ = context_rows(some, slice(0, inverse.shape[0]))
-    to_key = _constant(model.context(features.to(inverse.device) * inverse))
+    to_key = constant(model.context(features.to(inverse.device) * inverse))
     tokens = torch.tensor(sorted({t for e in some for t in e.tokens.tolist()}))
     masks = torch.full((len(tokens),), mask_token)
     rows = embedding[torch.cat((tokens, masks))]
     for layer in model.layers:
         assert isinstance(layer, DecoderLayer)
         attention, spec = layer.self_attn, layer.self_attn.spec
-        to_query = _constant(layer.input_layernorm(rows))
+        to_query = constant(layer.input_layernorm(rows))
         cosines, sines = (t[:, 0] for t in model.rope(torch.arange(spec.heads + 1)))
         fast = torch.acos(cosines[1].clamp(-1, 1)) > FAST  # angle of one position
         attention.k_proj.weight[: spec.head_dim] = fast.float().repeat(2)[:, None] * to_key
@@ -53,7 +53,7 @@ def look_back(
             attention.q_proj.weight[head] = turned[:, None] * to_query
 
 
-def _constant(rows: torch.Tensor) -> torch.Tensor:
+def constant(rows: torch.Tensor) -> torch.Tensor:
     """u with u · x close to one for all rows x [n, hidden], by ridge regression."""
     size = rows.shape[1]
     gram = rows.T @ rows / rows.shape[0] + _RIDGE * torch.eye(size)

@@ -18,16 +18,19 @@ from actors.training.acceptance import lengths, survival
 from actors.training.averaged import Averaged
 from actors.training.checkpoint import RunState
 from actors.training.examples import Example, batches
+from actors.training.muon import BlockMuon
 from actors.training.trainee import StepLoss, Trainee
 
 CURVE = "curve.jsonl"
+VECTORS = 5.0
+"""What the learning rate of norms and biases is beside that of matrices."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoopOptions:
     """budget_s: wall seconds of training in all, over every run of the folder; the learning rate
     falls to zero over its last `cooldown` share. anchors: answer positions of one step, at least.
-    average: decay of the weights' average."""
+    average: decay of the weights' average. muon: of matrices, instead of AdamW."""
 
     budget_s: float
     learning_rate: float = 2e-3
@@ -40,6 +43,7 @@ class LoopOptions:
     validate_s: float = 180.0
     seed: int = 0
     device: str = "cpu"
+    muon: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +122,7 @@ class Loop:
         options, state, module = self._options, self.state, self._trainee.module
         began, cpu = time.perf_counter(), time.process_time()
         for group in self._optimizer.param_groups:
-            group["lr"] = options.learning_rate * self._rate()
+            group["lr"] = options.learning_rate * self._rate() * group["factor"]
         rng = random.Random(f"{options.seed}/{state.epoch}/{state.batch}")
         step = self._trainee.loss([e.to(options.device) for e in batch], rng)
         self._optimizer.zero_grad(set_to_none=True)
@@ -172,11 +176,13 @@ class Loop:
 
 
 def _optimizer(module: torch.nn.Module, options: LoopOptions) -> torch.optim.Optimizer:
-    """AdamW; matrices decay, norms and biases do not."""
-    matrices = [p for p in module.parameters() if p.dim() > 1]
-    vectors = [p for p in module.parameters() if p.dim() <= 1]
-    groups = [
-        {"params": matrices, "weight_decay": options.weight_decay},
-        {"params": vectors, "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(groups, lr=options.learning_rate, betas=(0.9, 0.95), eps=1e-8)
+    """Matrices decay, norms and biases do not. The norm before the head has to grow from START
+    to where drafts are as sure as they are right, which at the matrices' rate takes a run."""
+    matrices = {"params": [p for p in module.parameters() if p.dim() > 1], "factor": 1.0}
+    vectors = {"params": [p for p in module.parameters() if p.dim() <= 1], "factor": VECTORS}
+    matrices["weight_decay"], vectors["weight_decay"] = options.weight_decay, 0.0
+    if options.muon:
+        return BlockMuon(matrices, vectors, options.learning_rate)
+    return torch.optim.AdamW(
+        [matrices, vectors], lr=options.learning_rate, betas=(0.9, 0.95), fused=True
+    )

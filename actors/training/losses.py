@@ -106,9 +106,12 @@ def _row_gradient(
     place = tokens.clamp(min=0)[:, None]
     off = q - p
     distance = off.abs().sum(-1)
-    s = off.sign()
-    s -= (s * q).sum(-1, keepdim=True)
-    grad = s.mul_(q).mul_(terms.tv)
+    if terms.tv:
+        s = off.sign()
+        s -= (s * q).sum(-1, keepdim=True)
+        grad = s.mul_(q).mul_(terms.tv)
+    else:
+        grad = torch.zeros_like(q)
     losses = terms.tv * distance
     if terms.kl:
         grad.add_(off, alpha=terms.kl)

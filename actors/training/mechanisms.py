@@ -24,12 +24,15 @@ from actors.training.trainee import Trainee
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Of a drafter. intermediate: 0 is the mechanism's own default. drafts: of one block.
+    """Of a drafter. intermediate and kv_heads: 0 is the mechanism's own default. drafts: of one
+    block. last_tap: whether EAGLE-3 reads the target's last state beside its three usual ones.
     mask_token: a token that no text has."""
 
     layers: int = 2
     intermediate: int = 0
+    kv_heads: int = 0
     drafts: int = 6
+    last_tap: bool = True
     markov_rank: int = 32
     mask_token: int = 4
     block: BlockTraining = field(default_factory=BlockTraining)
@@ -73,8 +76,11 @@ def build(
     return made
 
 
-def layer_of(parts: TargetParts, intermediate: int, *, qk_norm: bool) -> LayerSpec:
-    """A decoder layer as wide as the target's, with a smaller MLP."""
+def layer_of(
+    parts: TargetParts, intermediate: int, *, qk_norm: bool, kv_heads: int = 0
+) -> LayerSpec:
+    """A decoder layer as wide as the target's, with an MLP and (where not 0) KV heads of its
+    own."""
     config: dict[str, Any] = parts.config
     heads = int(config["num_attention_heads"])
     rope = dict(config.get("rope_parameters") or {})
@@ -83,7 +89,7 @@ def layer_of(parts: TargetParts, intermediate: int, *, qk_norm: bool) -> LayerSp
     return LayerSpec(
         hidden=parts.hidden,
         heads=heads,
-        kv_heads=int(config.get("num_key_value_heads") or heads),
+        kv_heads=kv_heads or int(config.get("num_key_value_heads") or heads),
         head_dim=int(config.get("head_dim") or parts.hidden // heads),
         intermediate=intermediate,
         eps=float(config.get("rms_norm_eps", 1e-6)),
@@ -96,7 +102,7 @@ def layer_of(parts: TargetParts, intermediate: int, *, qk_norm: bool) -> LayerSp
 def _block(parts: TargetParts, law: TargetLaw, shape: Shape, rank: int) -> BlockTrainee:
     taps = default_taps(parts.layers)[:-1]
     spec = BlockSpec(
-        layer=layer_of(parts, shape.intermediate or 1024, qk_norm=True),
+        layer=layer_of(parts, shape.intermediate or 1024, qk_norm=True, kv_heads=shape.kv_heads),
         layers=shape.layers,
         taps=taps,
         target_hidden=parts.hidden,
@@ -120,11 +126,17 @@ def _dflash(parts: TargetParts, law: TargetLaw, shape: Shape) -> Trainee:
 
 
 def _eagle3(parts: TargetParts, law: TargetLaw, shape: Shape) -> Trainee:
-    taps = default_taps(parts.layers)[:-1]
+    """The last state is the best one to begin from, and the shallow one knows which token stands
+    where, which copying needs. A KV head for each query head: the newest token's embedding reaches
+    the draft through attention alone, and groups would narrow it."""
+    taps = default_taps(parts.layers)
+    heads = int(parts.config["num_attention_heads"])
     spec = EagleSpec(
-        layer=layer_of(parts, shape.intermediate or 1536, qk_norm=False),
+        layer=layer_of(
+            parts, shape.intermediate or 1536, qk_norm=False, kv_heads=shape.kv_heads or heads
+        ),
         layers=1,
-        taps=taps,
+        taps=taps if shape.last_tap else taps[:-1],
         target_hidden=parts.hidden,
         draft_vocab=int(law.head.shape[0]),
     )
@@ -135,7 +147,7 @@ def _eagle3(parts: TargetParts, law: TargetLaw, shape: Shape) -> Trainee:
 
 def _mtp(parts: TargetParts, law: TargetLaw, shape: Shape) -> Trainee:
     spec = MtpSpec(
-        layer=layer_of(parts, shape.intermediate or 1536, qk_norm=False),
+        layer=layer_of(parts, shape.intermediate or 1536, qk_norm=False, kv_heads=shape.kv_heads),
         stages=1,
         tap=parts.layers,
         target_eps=float(parts.config.get("rms_norm_eps", 1e-6)),

@@ -21,6 +21,7 @@ from safetensors.torch import load_file
 from actors.drafters.learned.target_parts import TargetParts, target_parts
 from actors.training.answering import AnswerOptions, AnswerProgress, answer, answering_engine
 from actors.training.block_trainee import BlockTrainee
+from actors.training.chain_trainee import ChainTrainee
 from actors.training.errors import TrainingError
 from actors.training.examples import Example, load_examples, prompt_texts
 from actors.training.loop import Hooks, Loop, LoopOptions, Report
@@ -164,7 +165,7 @@ def fit(
     torch.manual_seed(options.seed)
     scale = feature_scale(options.output, data.train)
     trainee = build(options.mechanism, data.parts, data.draft_ids, options.shape, scale)
-    if isinstance(trainee, BlockTrainee):
+    if isinstance(trainee, (BlockTrainee, ChainTrainee)):
         trainee.look_back(data.train)
     if options.init_from is not None:
         view.stage(

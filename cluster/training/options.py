@@ -14,6 +14,9 @@ from actors.training.mechanisms import Shape
 from actors.training.run import RunOptions
 from cluster.cli.options import FlagError, whole_number
 
+MUON = ("eagle3", "mtp")
+"""Mechanisms whose matrices are trained with it: measured with EAGLE-3 alone, against AdamW."""
+
 
 def run_options(given: Mapping[str, Any], target: str, compile_cache: str) -> RunOptions:
     """target: the resolved folder. Raises TrainingError."""
@@ -51,6 +54,7 @@ def run_options(given: Mapping[str, Any], target: str, compile_cache: str) -> Ru
             learning_rate=given["learning_rate"],
             seed=given["seed"],
             device=given["device"],
+            muon=given["mechanism"] in MUON,
         ),
     )
 
@@ -64,6 +68,7 @@ def _shape(given: Mapping[str, Any]) -> Shape:
         layers=given["layers"],
         intermediate=given["intermediate"],
         drafts=drafts,
+        last_tap=given["layout"] != "safeailab",
         mask_token=given["mask_token"],
         block=replace(block, sizes=(drafts, *short)),
     )

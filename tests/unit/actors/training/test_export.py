@@ -35,9 +35,10 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def trained(mechanism: str, target: Path) -> SimpleNamespace:
+def trained(mechanism: str, target: Path, layout: str = "speculators") -> SimpleNamespace:
     parts = target_parts(target, torch.float32)
-    shape = Shape(drafts=DEPTH, intermediate=48, markov_rank=8)
+    last = layout != "safeailab"
+    shape = Shape(drafts=DEPTH, intermediate=48, markov_rank=8, last_tap=last)
     made = build(mechanism, parts, DRAFT_IDS, shape, SCALE)
     randomised(made.module)
     with torch.no_grad():  # what a file in bf16 can say
@@ -71,7 +72,7 @@ def test_an_exported_drafter_loads_and_drafts_what_the_trainee_drafts(
     mechanism: str, layout: str, target: Path, tmp_path: Path
 ) -> None:
     """Told by the trainee's own count: with the drafts as the text, all of them are right."""
-    made = trained(mechanism, target)
+    made = trained(mechanism, target, layout)
     config = json.loads((target / "config.json").read_text())
     head = made.parts.head[DRAFT_IDS]
     export(
@@ -145,4 +146,20 @@ def test_a_layout_that_a_mechanism_has_not_is_refused(target: Path, tmp_path: Pa
             head=made.parts.head[DRAFT_IDS],
             draft_ids=DRAFT_IDS,
             layout="z-lab",
+        )
+
+
+def test_a_layout_without_a_list_of_taps_is_for_the_usual_three(
+    target: Path, tmp_path: Path
+) -> None:
+    made = trained("eagle3", target)
+    with pytest.raises(TrainingError, match="three taps, this one 4"):
+        export(
+            made.trainee,
+            tmp_path,
+            target_name="tiny",
+            target_config={"vocab_size": VOCAB},
+            head=made.parts.head[DRAFT_IDS],
+            draft_ids=DRAFT_IDS,
+            layout="safeailab",
         )

@@ -42,12 +42,13 @@ def weights(loop: Loop) -> dict[str, torch.Tensor]:
     return {n: p.detach().clone() for n, p in loop._trainee.module.named_parameters()}
 
 
-def test_a_run_that_is_stopped_and_resumed_ends_in_the_same_weights(tmp_path) -> None:
+@pytest.mark.parametrize("muon", [False, True])
+def test_a_run_that_is_stopped_and_resumed_ends_in_the_same_weights(muon: bool, tmp_path) -> None:
     """Bit for bit: optimizer, average, order of the answers and drawn anchors go on."""
-    whole = make_loop(tmp_path / "whole", 9)
+    whole = make_loop(tmp_path / "whole", 9, muon=muon)
     whole.run()
     for steps in (2, 4, 3):
-        last = make_loop(tmp_path / "parts", steps)
+        last = make_loop(tmp_path / "parts", steps, muon=muon)
         last.run()
     assert last.resumed
     assert last.state.step == whole.state.step == 9

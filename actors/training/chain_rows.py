@@ -1,0 +1,74 @@
+"""Where the chains of a step begin: in answers, and in a stretch of their prompts, whose law is as
+exact though the text is somebody else's."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from actors.training.attend import AnchorSpan
+from actors.training.examples import Example
+
+TEMPLATE = 32
+"""First tokens of a prompt that a chat template gives all of them: nothing to learn from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Starts:
+    """Of n chains. spans: anchors and context rows of each example: rows 0 … length-3, those
+    before its last anchor. anchors: positions. tokens: of all examples, flat; at: where each
+    anchor's is among them. rows: where its features are among all examples' rows. left: tokens of
+    its text after it. weights: of their losses. All [n] but tokens."""
+
+    spans: list[AnchorSpan]
+    anchors: torch.Tensor
+    tokens: torch.Tensor
+    at: torch.Tensor
+    rows: torch.Tensor
+    left: torch.Tensor
+    weights: torch.Tensor
+
+
+def choose(example: Example, answers: int, prompts: int, rng: random.Random) -> torch.Tensor:
+    """Positions, ascending, that have a token after them: at most `answers` of the answer, and of
+    the prompt `prompts` in a row."""
+    first, count = example.prompt_len, example.anchors
+    if count <= answers:
+        own = torch.arange(first, first + count)
+    else:
+        own = torch.tensor(sorted(rng.sample(range(first, first + count), answers)))
+    room = first - TEMPLATE
+    if prompts <= 0 or room <= 0:
+        return own
+    start = TEMPLATE + rng.randrange(max(1, room - prompts + 1))
+    return torch.cat((torch.arange(start, min(first, start + prompts)), own))
+
+
+def lay_out(
+    examples: Sequence[Example], chosen: Sequence[torch.Tensor], prompt_weight: float = 1.0
+) -> Starts:
+    """chosen: the anchors of each example. prompt_weight: of a chain that begins in a prompt."""
+    spans: list[AnchorSpan] = []
+    at, rows, left, weights = (list[torch.Tensor]() for _ in range(4))
+    start = context = token = row = 0
+    for example, anchors in zip(examples, chosen, strict=True):
+        count, length = int(anchors.shape[0]), example.length
+        spans.append(AnchorSpan(start, start + count, context, length - 2, anchors))
+        at.append(token + anchors)
+        rows.append(row + anchors)
+        left.append(length - 1 - anchors)
+        weights.append(torch.where(anchors < example.prompt_len, prompt_weight, 1.0))
+        start, context = start + count, context + length - 2
+        token, row = token + length, row + length - 1
+    return Starts(
+        spans,
+        torch.cat(list(chosen)),
+        torch.cat([e.tokens for e in examples]),
+        torch.cat(at),
+        torch.cat(rows),
+        torch.cat(left),
+        torch.cat(weights),
+    )
