@@ -139,6 +139,14 @@ class Speculation:
                     self._score(track, size, right, seen=False)
         for request_id, (arm, draft) in gathered.shadows.items():
             self._shadowed(self._track(request_id, arm.mechanism), draft)
+        for request_id, (arm, size, right) in gathered.judged.items():
+            if not self._by_verdict:
+                track = self._track(request_id, arm.mechanism)
+                self._sized(track, size)
+                if size:
+                    self._score(track, size, right, seen=False)
+                else:
+                    self._tell(track, 0, 0)
 
     def _shadowed(self, track: _Track, draft: Draft) -> None:
         """A block for evidence alone, perhaps an empty one."""

@@ -16,6 +16,7 @@ from actors.contracts import Drafter, DraftPort, Gathered, PortCommit
 from actors.drafters.config import DrafterConfig
 from actors.drafters.suffix import SuffixDrafter
 from actors.engine.core import Engine
+from actors.engine.steering import steered
 from actors.exchange.arms import ArmsPort
 from actors.exchange.arms_part import Part
 from actors.exchange.compat import Compat
@@ -168,3 +169,26 @@ def test_an_arm_lost_in_mid_text_leaves_its_rounds_to_the_others() -> None:
                 assert [arm.mechanism for arm in engine.port.arms] == ["suffix"]
         assert got == own
         assert port.drafted["suffix", False] > 0
+
+
+@pytest.mark.parametrize("rule", ["greedy", "coupled"])
+def test_a_text_is_the_targets_where_the_policy_chooses_among_arms(rule: str) -> None:
+    """No arm is forced: plans, shadows and control windows come from the engine's own policy."""
+    sampling = replace(SAMPLINGS[rule], max_tokens=120)
+    own = {str(i): plain(target(), p, sampling) for i, p in enumerate(PROMPTS)}
+    learned = make("EAGLE-3 speculators")
+    with ExitStack() as stack:
+        parts = [
+            Part("suffix", False, LocalPort(suffix())),
+            Part("eagle3", True, stack.enter_context(served(learned))),
+        ]
+        engine = make_engine(target(), port=ArmsPort(parts), depth=4)
+        costs = [(1, 1.0), (65, 1.1)]
+        engine.speculation, engine.steering = steered(costs, "coupled", 4, "seed")
+        stack.callback(engine.shutdown)
+        got = run(engine, *(request(str(i), p, sampling) for i, p in enumerate(PROMPTS)))
+        assert got == own
+        assert engine.stats.drafted > 0
+        known = {mechanism for _, mechanism in engine.steering.policy.state.estimates}
+        assert known >= {"suffix", "eagle3"}
+        assert [link.sessions for link in engine.port.status()] == [0, 0]
