@@ -3,9 +3,13 @@ an acceptance near zero, or as a crash in the middle of a request."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from actors.drafters.checkpoints.head import LoadedHead, TargetShape
+from actors.drafters.checkpoints.shape import rope_of
+from actors.drafters.errors import DrafterLoadError
 from actors.exchange.compat import read_vocabulary
 
 
@@ -34,6 +38,26 @@ def misfits(head: LoadedHead, target: TargetShape) -> list[str]:
             f"it drafts token {int(head.draft_ids.max())}, the target knows {target.vocab}"
         )
     return found
+
+
+def rope_note(head: LoadedHead, target: Mapping[str, Any]) -> str:
+    """Where a drafter turns positions by another rule than its target, of that config; "" where
+    it does not. No reason to refuse, since the rule is the drafter's own; but one that a conversion
+    has lost shows nowhere else than in acceptance that falls with the position (pitfalls S37)."""
+    layer = getattr(getattr(head.spec, "block", head.spec), "layer", None)
+    if layer is None or getattr(head.spec, "body", None) is not None:
+        return ""  # a body of transformers' own has the config it is from
+    try:
+        theirs = rope_of(target)
+    except DrafterLoadError:
+        return ""  # one rule for each type of attention: none of them is the target's
+    ours = dict(layer.rope)
+    if ours == theirs:
+        return ""
+    return (
+        f"it turns positions by {ours}, the target by {theirs}; if acceptance falls with the "
+        "position, its config.json has lost its rule"
+    )
 
 
 def tokenizer_misfit(drafter: Path, target: Path) -> str:

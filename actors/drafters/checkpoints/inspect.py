@@ -9,10 +9,11 @@ from typing import Any
 import torch
 
 from actors.drafters.checkpoints.files import open_checkpoint
-from actors.drafters.checkpoints.fit import misfits, tokenizer_misfit
+from actors.drafters.checkpoints.fit import misfits, rope_note, tokenizer_misfit
 from actors.drafters.checkpoints.head import LoadedHead
 from actors.drafters.checkpoints.table import read_head
 from actors.drafters.learned.load import target_shape
+from actors.drafters.learned.target_parts import target_config
 
 
 def inspect(folder: Path, target: Path | None = None) -> dict[str, Any]:
@@ -43,6 +44,8 @@ def inspect(folder: Path, target: Path | None = None) -> dict[str, Any]:
         other = tokenizer_misfit(folder, target)
         reasons = [*misfits(head, shape), *([other] if other else [])]
         said |= {"target": str(target), "fits": not reasons, "reasons": reasons}
+        if note := rope_note(head, target_config(target)):
+            said["notes"].append(note)
     return said
 
 

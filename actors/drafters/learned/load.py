@@ -3,11 +3,12 @@ other before any session."""
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 
 from actors.drafters.checkpoints.files import open_checkpoint
-from actors.drafters.checkpoints.fit import misfits, tokenizer_misfit
+from actors.drafters.checkpoints.fit import misfits, rope_note, tokenizer_misfit
 from actors.drafters.checkpoints.head import LoadedHead, TargetShape
 from actors.drafters.checkpoints.locate import drafter_folder, target_folder
 from actors.drafters.checkpoints.table import read_head
@@ -16,6 +17,8 @@ from actors.drafters.errors import refusal
 from actors.drafters.learned.placing import weight_dtype
 from actors.drafters.learned.spec import LayerSpec
 from actors.drafters.learned.target_parts import TargetParts, target_config, target_parts
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,8 @@ def find(config: DrafterConfig, mechanism: str) -> Found:
     parts = target_parts(target_folder(config), weight_dtype(config), config.device)
     shape = TargetShape(parts.hidden, parts.layers, parts.vocab)
     folder, head = _read(config, mechanism, shape)
+    if note := rope_note(head, parts.config):
+        logger.warning("%s: %s", folder, note)
     return Found(head, parts, folder.name)
 
 
