@@ -19,6 +19,7 @@ from cluster.deployments.drafter import Drafter
 from cluster.deployments.engine_options import drafter_replicas, policy_options
 from cluster.deployments.gateway import Gateway
 from cluster.deployments.policy import Policy
+from cluster.deployments.pools import DrafterPool, drafter_pools
 from cluster.deployments.verifier import DRAIN_S, Verifier
 
 SUPERVISOR_CPUS = 0.1
@@ -41,7 +42,11 @@ def build(args: AppArgs | Mapping[str, Any]) -> Application:
     args = parse_args(args)
     policy = _policy(args)
     verifier = _verifier(args).bind(args, policy)
-    drafters = [_drafter(args).bind(args, policy)] if drafter_replicas(args) else []
+    drafters = [
+        _drafter(pool).bind(pool.args, policy)
+        for pool in drafter_pools(args)
+        if drafter_replicas(pool.args)
+    ]
     return _gateway(args).bind(args, verifier, policy, *drafters)
 
 
@@ -97,9 +102,9 @@ def _verifier(args: AppArgs) -> serve.Deployment:
     )
 
 
-def _drafter(args: AppArgs) -> serve.Deployment:
-    pool = args.drafter
-    return serve.deployment(Drafter, name=names.DRAFTER).options(
+def _drafter(of: DrafterPool) -> serve.Deployment:
+    pool = of.args.drafter
+    return serve.deployment(Drafter, name=of.name).options(
         num_replicas=pool.num_replicas,
         max_constructor_retry_count=_RETRIES,
         ray_actor_options={"num_cpus": pool.num_cpus, "num_gpus": pool.num_gpus},

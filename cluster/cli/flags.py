@@ -101,7 +101,8 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         "--speculative-config",
         (_SPEC,),
-        "JSON object with vLLM's keys; null is standard decode.",
+        "JSON object with vLLM's keys, or a list of them that the policy chooses from; null is "
+        "standard decode.",
         short="-sc",
         panel="Speculation",
     ),

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from cluster.cli.flags import BY_NAME, FLAGS, Flag
 from cluster.cohort_rules import CohortRule
-from cluster.config import AppArgs, GatewayArgs, PoolArgs, SpeculativeConfig
+from cluster.config import AppArgs, GatewayArgs, PoolArgs, SpeculativeConfig, as_given
 
 CONFIG = BY_NAME["--speculative-config"]
 COHORTS = BY_NAME["--cohorts"]
@@ -80,10 +80,13 @@ def _value(flag: Flag, value: object) -> object:
     return value
 
 
-def _object(text: str) -> dict[str, Any] | None:
-    value = _parsed(CONFIG, text)
-    if value is not None and not isinstance(value, dict):
-        raise FlagError(f"{CONFIG.name}: a JSON object is wanted, not {text[:60]!r}")
+def _object(text: str) -> dict[str, Any] | list[dict[str, Any]] | None:
+    value: dict[str, Any] | list[dict[str, Any]] | None = _parsed(CONFIG, text)
+    several = value if isinstance(value, list) else [] if value is None else [value]
+    if not all(isinstance(one, dict) for one in several):
+        raise FlagError(
+            f"{CONFIG.name}: a JSON object or a list of them is wanted, not {text[:60]!r}"
+        )
     return value
 
 
@@ -109,6 +112,8 @@ def _put(fields: dict[str, Any], flag: Flag, value: object) -> None:
         node = node.setdefault(step, {})
         if node is None:
             raise FlagError(f"{flag.name}: {CONFIG.name} null switches speculation off")
+        if isinstance(node, list):
+            raise FlagError(f"{flag.name}: {CONFIG.name} has several mechanisms; say it there")
     last = flag.path[-1]
     if flag.path[0] == CONFIG.path[0] and node.get(last, value) != value:
         raise FlagError(f"{flag.name}: {CONFIG.name} says {last} = {node[last]!r}; give one")
@@ -129,7 +134,7 @@ def _with_defaults(fields: dict[str, Any]) -> dict[str, Any]:
 def _line(error: ValidationError, given: set[str]) -> str:
     """The first fault of a validation, as one line that starts with the flag."""
     fault = error.errors(include_url=False, include_context=False)[0]
-    path = tuple(str(step) for step in fault["loc"])
+    path = tuple(str(step) for step in as_given(fault["loc"]))
     if fault["type"] == "extra_forbidden":
         return _unknown_key(path)
     message = fault["msg"].removeprefix("Value error, ").replace("Input should be", "must be")

@@ -92,10 +92,9 @@ def _load_tokenizer(args: AppArgs) -> Any:
 
 
 def _settings(args: AppArgs) -> GatewaySettings:
-    speculative = args.speculative_config
     return GatewaySettings(
         served_model_name=served_model_name(args),
-        num_speculative_tokens=0 if speculative is None else speculative.num_speculative_tokens,
+        num_speculative_tokens=args.num_speculative_tokens,
         api_key_env=args.gateway.api_key_env,
         echo_request_id=False,  # Serve's proxy adds it
         cohorts=cohorts_of(args.cohorts),

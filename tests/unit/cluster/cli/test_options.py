@@ -135,7 +135,10 @@ def test_null_is_standard_decode() -> None:
             "--speculative-config: not JSON"
             " (Expecting property name enclosed in double quotes): '{'",
         ),
-        ({"speculative_config": "[1]"}, "--speculative-config: a JSON object is wanted, not '[1]'"),
+        (
+            {"speculative_config": "[1]"},
+            "--speculative-config: a JSON object or a list of them is wanted, not '[1]'",
+        ),
         (
             {"speculative_config": "[" * 100_000},
             f"--speculative-config: not JSON (not readable): '{'[' * 60}'",
