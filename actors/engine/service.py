@@ -31,7 +31,7 @@ from actors.engine.native.switch import Change, Switch
 from actors.engine.native.target import NativeTarget
 from actors.engine.options import EngineOptions, SpanSink
 from actors.engine.plan import Plan
-from actors.engine.ports import drafter_bytes_a_row, endpoint_of, make_port
+from actors.engine.ports import drafter_bytes_a_row, make_port, take_endpoints
 from actors.engine.profile import profile
 from actors.engine.servicer import VerificationServicer
 from actors.engine.sizing import memory_share, place_bytes, pool_blocks, row_bytes
@@ -41,7 +41,6 @@ from actors.engine.target import Target
 from actors.engine.thread import EngineThread
 from actors.exchange.compat import tokenizer_digest
 from actors.exchange.limits import server_options
-from actors.exchange.pool import RemotePort
 from actors.exchange.status import LinkRecord
 from actors.exchange.threads import DaemonThreads
 from pilotfish.v1 import control_pb2 as control
@@ -133,7 +132,7 @@ class EngineService:
             engine.target = native
             if options.adaptive:
                 engine.speculation = Speculation(profiled(costs), options.rule)
-            if options.placement == "remote":
+            if not options.drafts_here:
                 # What is left to torch is small; more threads would only stand in the way.
                 torch.set_num_threads(1)
 
@@ -194,8 +193,8 @@ class EngineService:
         snapshot = control.PolicySnapshot.FromString(data)
 
         def update() -> None:
-            if self.plan.update(snapshot) and isinstance(self.port, RemotePort):
-                self.port.set_endpoints([endpoint_of(d) for d in snapshot.drafters])
+            if self.plan.update(snapshot):
+                take_endpoints(self.port, snapshot.drafters)
 
         self.thread.call(update).result(STATS_TIMEOUT_S)
 
