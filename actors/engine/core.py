@@ -392,9 +392,9 @@ class Engine:
     ) -> None:
         """After a step without prompts: what it cost, and what it brought."""
         rows = sum(segment.rows for segment in segments)
-        if self.speculation is not None:
-            self.speculation.observe(rows, forward_s)
         if self.steering is None:
+            if self.speculation is not None:
+                self.speculation.observe(rows, forward_s)
             return
         cohorts = {s.sequence.request_id: cohort_of(s.sequence) for s in segments}
         tokens: Counter[str] = Counter()

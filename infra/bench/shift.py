@@ -30,7 +30,7 @@ import torch
 
 from actors.drafters.config import DrafterConfig
 from actors.engine.core import Engine
-from actors.engine.options import EngineOptions
+from actors.engine.options import EngineOptions, Mechanism
 from actors.engine.sequence import EngineRequest
 from actors.engine.service import EngineService
 from actors.sampling.params import SamplingParams
@@ -42,6 +42,7 @@ from policies.control_ratio import student
 PHASES = (("copy", 1), ("code", 4), ("chat", 12), ("copy", 4))
 COPY = "Repeat the following text exactly, word for word, and add nothing:\n\n"
 KINDS = {"code": ("coding",), "chat": ("writing", "qa")}
+BROKEN = ("useless", "slow", "dead")
 EARLY = 50
 """Rounds after a shift that are looked at apart."""
 
@@ -85,19 +86,28 @@ Key = tuple[str, int]  # leg, place of the phase
 
 def legs_of(options: argparse.Namespace) -> list[Leg]:
     methods = tuple(options.methods)
-    fixed = [Leg(f"{m}, D = {d}", (m,), d) for m in methods for d in options.depths]
-    return [Leg("standard", (), 0), Leg("policy", methods, options.depth, fixed=False), *fixed]
+    legs = [Leg("standard", (), 0), Leg("policy", methods, options.depth, fixed=False)]
+    legs += [Leg(f"{m}, D = {d}", (m,), d) for m in methods for d in options.depths]
+    return legs + [Leg(f"policy, {b}", (b,), options.depth, fixed=False) for b in options.broken]
+
+
+def drafter_of(method: str, depth: int) -> DrafterConfig:
+    if method in BROKEN:
+        name = f"broken_drafters:{method.capitalize()}"
+        return DrafterConfig("custom_class", name, num_speculative_tokens=depth)
+    return DrafterConfig(method, num_speculative_tokens=depth)
 
 
 def engine_of(leg: Leg, path: str, cache: str) -> Engine:
-    drafters = tuple(DrafterConfig(m, num_speculative_tokens=leg.depth) for m in leg.methods)
+    ways = [Mechanism(drafter_of(method, leg.depth), "colocated") for method in leg.methods]
     service = EngineService(
         EngineOptions(
             path,
             leg.name,
             max_model_len=1024,
-            speculative=drafters[0] if len(drafters) == 1 else (drafters or None),
+            speculative=ways[0].drafter if ways else None,
             placement="colocated",
+            beside=tuple(ways[1:]),
             depth=leg.depth,
             adaptive=not leg.fixed,
             batch_invariant=True,  # nothing is timed before the executor is there
@@ -186,7 +196,7 @@ def ratio(ours: Sequence[float], theirs: Sequence[float]) -> str:
 
 def report(options: argparse.Namespace, legs: Sequence[Leg], runs: dict[Key, list[Run]]) -> str:
     names = [leg.name for leg in legs]
-    statics = [name for name in names if name != "policy"]
+    statics = [leg.name for leg in legs if leg.fixed]
     phases = [f"{kind}, {clients}" for kind, clients in PHASES]
     lines = [
         "# A workload that shifts, for real",
@@ -212,7 +222,20 @@ def report(options: argparse.Namespace, legs: Sequence[Leg], runs: dict[Key, lis
         for against in ("standard", "the best fixed"):
             cells = [_cell(runs, statics, place, part, against) for place in range(len(PHASES))]
             lines.append(f"| {against}{label} | " + " | ".join(cells) + " |")
+    lines += ["", "| against standard | " + " | ".join(phases) + " |"]
+    lines.append("| --- |" + " --- |" * len(phases))
+    for name in names:
+        if name != "standard":
+            cells = [ratio(*_pair(runs, name, place)) for place in range(len(PHASES))]
+            lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def _pair(runs: dict[Key, list[Run]], name: str, place: int) -> tuple[list[float], list[float]]:
+    return (
+        [run.whole.rate for run in runs[name, place]],
+        [run.whole.rate for run in runs["standard", place]],
+    )
 
 
 def _over(runs: dict[Key, list[Run]], name: str) -> float:
@@ -249,6 +272,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=["suffix"])
     parser.add_argument("--depths", type=int, nargs="+", default=[2, 4, 8])
     parser.add_argument("--depth", type=int, default=8, help="the policy's most")
+    parser.add_argument("--broken", nargs="*", choices=BROKEN, default=[])
     parser.add_argument("--compile-cache", default=str(cache_root() / "compiled"))
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
