@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
 from actors.sampling.rules import DEFAULT, Rule
 from cluster.cohort_rules import CohortRule, cohorts_of
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 Dtype = Literal["auto", "bfloat16", "float32", "float64"]
 Method = Literal[

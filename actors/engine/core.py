@@ -228,6 +228,10 @@ class Engine:
         for request_id in drafts.keys() - chosen.keys():
             reason = NO_GAIN if steering is None else steering.reason(request_id)
             self.sequences[request_id].depth_reason = reason
+        if steering is not None:
+            for request_id, draft in chosen.items():
+                seq = self.sequences[request_id]
+                seq.depth_reason = steering.why(seq, drafts[request_id], draft)
         return chosen
 
     def _rest(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from policies import control_ratio as control
 from policies.choice_records import Plan
@@ -15,10 +16,11 @@ from policies.choice_view import State
 class Figures:
     """decisions: request-steps by (cohort, mechanism, placement, reason); mechanism and placement
     are empty where nothing was drafted. depths: the newest D by (cohort, mechanism), the mechanism
-    empty for 0."""
+    empty for 0. alarms: changes of texts or costs that were noticed, by cohort."""
 
     decisions: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
     depths: dict[tuple[str, str], int] = field(default_factory=dict)
+    alarms: Counter[str] = field(default_factory=Counter)
 
     def decided(self, plans: Mapping[str, Plan], groups: Mapping[tuple[str, int], int]) -> None:
         """After a decision; groups: requests by (cohort, limit)."""
@@ -30,6 +32,19 @@ class Figures:
             mechanism, placement = (arm.mechanism, arm.placement) if arm else ("", "")
             self.decisions[cohort, mechanism, placement, plan.reason] += counts[cohort]
             self.depths[cohort, mechanism] = plan.depth
+
+    def changed(self, before: Mapping[str, int], after: Mapping[str, int]) -> None:
+        """before, after: the step of each cohort's last change, around what the policy learnt."""
+        self.alarms.update(cohort for cohort, step in after.items() if before.get(cohort) != step)
+
+    def told(self, state: State) -> dict[str, Any]:
+        """Copies, for those who read them on another thread. state: the policy's."""
+        return {
+            "decisions": dict(self.decisions),
+            "depths": dict(self.depths),
+            "ratios": ratios(state),
+            "alarms": dict(self.alarms),
+        }
 
 
 def ratios(state: State) -> dict[str, tuple[float, float, float]]:

@@ -28,6 +28,7 @@ from actors.sampling.rules import DEFAULT, Rule, weighs_laws
 from policies import cost, estimate_cost, estimate_draft
 from policies.adaptive import Adaptive
 from policies.choice import Arm, Group
+from policies.choice_reasons import Reason
 from policies.choice_records import Decision, Drafted, Moment, Outcome, Plan
 from policies.control import Windows
 from policies.estimate import Key, Scored
@@ -38,6 +39,8 @@ ASK_S = 0.0001
 """What asking remote drafters takes of the engine's thread, before it was ever measured."""
 TOGETHER = 4
 """Steps that are learnt from at once."""
+LENIENT = ("no-gain", "no-evidence")
+"""Reasons of plans that leave it to each request's own record."""
 UNREAD = 256
 """Scored blocks that are kept between two steps without prompts."""
 
@@ -119,7 +122,7 @@ class Steering:
         """Where a cohort's blocks do not pay on average, or nothing is known of them, and asking is
         cheap: its requests are asked, and their own records decide."""
         moment = self.moment
-        if plan.arm is not None or plan.reason not in ("no-gain", "no-evidence"):
+        if plan.arm is not None or plan.reason not in LENIENT:
             return plan
         if moment is None or not moment.arms or weighs_laws(self._rule):
             return plan
@@ -190,6 +193,17 @@ class Steering:
         """Why a block of this request was not verified though it came."""
         plan = self._plans.get(self._cohorts.get(request_id, ""))
         return NO_GAIN if plan is None else "budget" if plan.reason == "gain" else plan.reason
+
+    def why(self, seq: Sequence, came: Draft, kept: Draft) -> Reason:
+        """Why so much of a block is verified: of `came`, the first tokens, `kept`."""
+        plan = self._plans.get(self._cohorts.get(seq.request_id, ""))
+        most, count = min(plan.depth if plan else 0, len(came.tokens)), len(kept.tokens)
+        if count < most:
+            return "budget"
+        if count == seq.depth < self.policy.depth:
+            return "wish" if seq.request.max_draft_len == count else "end"
+        # A plan that gains nothing leaves it to each request's own record, and this one's gains.
+        return "gain" if plan is None or plan.reason in LENIENT else plan.reason
 
     @property
     def spent_s(self) -> float:
@@ -276,6 +290,7 @@ class Steering:
         changed = self.policy.state.changed
         self.policy.learn(replace(outcome, blocks=blocks))
         if self.policy.state.changed != changed:
+            self.figures.changed(changed, self.policy.state.changed)
             self._speculation.doubt()
 
     def _drafted(self, gathered: Gathered, asking_s: float) -> Iterable[Drafted]:

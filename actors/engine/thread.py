@@ -199,7 +199,7 @@ class EngineThread(threading.Thread):
 
     def snapshot(self) -> dict[str, Any]:
         """Figures of the engine, read on its thread."""
-        engine = self.engine
+        engine, steering = self.engine, self.engine.steering
         return {
             "running": len(engine.scheduler.running),
             "waiting": len(engine.scheduler.waiting),
@@ -207,4 +207,5 @@ class EngineThread(threading.Thread):
             "total_blocks": engine.allocator.num_blocks,
             "cached_blocks": engine.allocator.idle,
             **{name: getattr(engine.stats, name) for name in engine.stats.__slots__},
+            **({} if steering is None else steering.figures.told(steering.policy.state)),
         }

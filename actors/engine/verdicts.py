@@ -60,7 +60,7 @@ def event_of(
         drafted=len(segment.block),
         accepted=min(verdict.accepted, len(tokens)),
         mechanism=draft.mechanism if draft else "",
-        reason="" if draft else ("prefill" if first else seq.depth_reason),
+        reason="prefill" if first and not draft else seq.depth_reason,
         remote=draft.remote if draft else False,
         trace=(seq.request.traceparent, seq.request.tracestate),
         arrived_ns=seq.arrived_ns,

@@ -39,7 +39,7 @@ class DecisionFigures:
             ("cohort", "mechanism", "placement", "reason"),
         )
         self.alarms = cells.table(
-            "pilotfish:text_changes", "Changes of a cohort's texts that were noticed.", ("cohort",)
+            "pilotfish:change_alarms", "Changes of texts or costs that were noticed.", ("cohort",)
         )
         self._depths = cells.table(
             "pilotfish:draft_length",

@@ -71,7 +71,7 @@ def live_state(model: str, metrics: GatewayMetrics, status: pb.Status | None) ->
                 "cohort": cohort,
                 **_decided(newest.get(cohort, Newest())),
                 **_delivered(delivered.get(cohort, Delivered())),
-                "text_changes": int(alarms.get(cohort, 0)),
+                "changes": int(alarms.get(cohort, 0)),
             }
             for cohort in sorted(newest.keys() | delivered.keys())
         ],

@@ -57,7 +57,7 @@ def test_decisions_are_counted_by_cohort_mechanism_placement_and_reason() -> Non
     assert first["pilotfish:speculation_ratio"] == {("code",): 1.4}
     assert first["pilotfish:speculation_ratio_low"] == {("code",): 1.2}
     assert first["pilotfish:speculation_ratio_high"] == {("code",): 1.6}
-    assert first["pilotfish:text_changes"] == {("code",): 1}
+    assert first["pilotfish:change_alarms"] == {("code",): 1}
     assert shown.after(v=STATS) == first
 
 

@@ -86,7 +86,7 @@ async def test_a_cohort_shows_its_commonest_decision_and_what_was_delivered() ->
             "acceptance": 0.5,
             "acceptance_length": 3.0,
             "fallbacks": 1,
-            "text_changes": 2,
+            "changes": 2,
         }
     ]
 
