@@ -11,12 +11,14 @@ from typing import Any
 
 from ray import serve
 from ray.serve import Application
+from ray.serve.config import AutoscalingConfig
 
 from cluster.config import AppArgs, PoolArgs
 from cluster.deployments import names
 from cluster.deployments.arguments import parse_args
-from cluster.deployments.drafter import Drafter
-from cluster.deployments.engine_options import drafter_replicas, policy_options
+from cluster.deployments.autoscaling import drafter_autoscaling, verifier_autoscaling
+from cluster.deployments.drafter import MOVE_S, Drafter
+from cluster.deployments.engine_options import drafters, policy_options, verifiers
 from cluster.deployments.gateway import Gateway
 from cluster.deployments.policy import Policy
 from cluster.deployments.pools import DrafterPool, drafter_pools
@@ -42,26 +44,26 @@ def build(args: AppArgs | Mapping[str, Any]) -> Application:
     args = parse_args(args)
     policy = _policy(args)
     verifier = _verifier(args).bind(args, policy)
-    drafters = [
+    pools = [
         _drafter(pool).bind(pool.args, policy)
         for pool in drafter_pools(args)
-        if drafter_replicas(pool.args)
+        if drafters(pool.args).most
     ]
-    return _gateway(args).bind(args, verifier, policy, *drafters)
+    return _gateway(args).bind(args, verifier, policy, *pools)
 
 
 def cpus(args: AppArgs) -> float:
-    """What the whole application asks Ray for."""
+    """What the whole application asks Ray for, at most."""
     ranks = args.tensor_parallel_size * args.verifier.num_cpus
-    verifier = args.verifier.num_replicas * (ranks + SUPERVISOR_CPUS)
-    drafter = drafter_replicas(args) * args.drafter.num_cpus
+    verifier = verifiers(args).most * (ranks + SUPERVISOR_CPUS)
+    drafter = drafters(args).most * args.drafter.num_cpus
     return verifier + drafter + args.gateway.num_replicas * args.gateway.num_cpus + POLICY_CPUS
 
 
 def gpus(args: AppArgs) -> float:
     return (
-        args.verifier.num_replicas * args.tensor_parallel_size * args.verifier.num_gpus
-        + drafter_replicas(args) * args.drafter.num_gpus
+        verifiers(args).most * args.tensor_parallel_size * args.verifier.num_gpus
+        + drafters(args).most * args.drafter.num_gpus
     )
 
 
@@ -87,8 +89,9 @@ def _policy(args: AppArgs) -> Application:
 
 
 def _verifier(args: AppArgs) -> serve.Deployment:
+    scaling = args.autoscaling.verifier
     return serve.deployment(Verifier, name=names.VERIFIER).options(
-        num_replicas=args.verifier.num_replicas,
+        **_count(args.verifier, scaling and verifier_autoscaling(scaling)),
         max_ongoing_requests=requests_at_once(args),
         max_constructor_retry_count=_RETRIES,
         ray_actor_options={"num_cpus": SUPERVISOR_CPUS},
@@ -103,26 +106,33 @@ def _verifier(args: AppArgs) -> serve.Deployment:
 
 
 def _drafter(of: DrafterPool) -> serve.Deployment:
-    pool = of.args.drafter
+    pool, scaling = of.args.drafter, of.args.autoscaling.drafter
     return serve.deployment(Drafter, name=of.name).options(
-        num_replicas=pool.num_replicas,
+        **_count(pool, scaling and drafter_autoscaling(scaling)),
         max_constructor_retry_count=_RETRIES,
         ray_actor_options={"num_cpus": pool.num_cpus, "num_gpus": pool.num_gpus},
         placement_group_bundles=[_bundle(pool)],
         placement_group_strategy="STRICT_PACK",
         **_HEALTH,
-        **_SHUTDOWN,
+        **_SHUTDOWN | {"graceful_shutdown_timeout_s": MOVE_S + 10.0},
     )
 
 
 def _gateway(args: AppArgs) -> serve.Deployment:
     return serve.deployment(Gateway, name=names.GATEWAY).options(
         num_replicas=args.gateway.num_replicas,
-        max_ongoing_requests=requests_at_once(args) * args.verifier.num_replicas,
+        max_ongoing_requests=requests_at_once(args) * verifiers(args).most,
         max_constructor_retry_count=_RETRIES,
         ray_actor_options={"num_cpus": args.gateway.num_cpus},
         **_HEALTH,
         **_SHUTDOWN,
+    )
+
+
+def _count(pool: PoolArgs, scaling: AutoscalingConfig | None) -> dict[str, Any]:
+    """Serve takes a number of replicas or a way to find it, not both."""
+    return (
+        {"num_replicas": pool.num_replicas} if scaling is None else {"autoscaling_config": scaling}
     )
 
 

@@ -12,6 +12,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from actors.sampling.rules import DEFAULT, Rule
+from cluster.autoscaling_args import Autoscaling
 from cluster.cohort_rules import CohortRule, cohorts_of
 
 Dtype = Literal["auto", "bfloat16", "float32", "float64"]
@@ -187,6 +188,16 @@ class GatewayArgs(_Strict):
         return self
 
 
+class PolicyArgs(_Strict):
+    """The policy actor. What it knows comes back from the verifiers when it is restarted."""
+
+    state_path: str | None = Field(
+        None,
+        description="A file that its state outlives a restart of everything in, on a disk that "
+        "each node where it may run sees.",
+    )
+
+
 class AppArgs(_Strict):
     """Everything `build` needs. `model` is a name of `pilotfish models list`, a Hugging Face id
     or a local folder."""
@@ -237,7 +248,11 @@ class AppArgs(_Strict):
     )
     verifier: PoolArgs = PoolArgs()
     drafter: PoolArgs = PoolArgs(num_cpus=0.3, threads=1)
+    autoscaling: Autoscaling = Field(
+        Autoscaling(), description="Replicas by load, instead of num_replicas."
+    )
     gateway: GatewayArgs = GatewayArgs()
+    policy: PolicyArgs = PolicyArgs()
     cohorts: tuple[CohortRule, ...] = Field(
         (), description="Rules; the first that takes a request names its cohort, else 'default'."
     )
@@ -301,6 +316,17 @@ class AppArgs(_Strict):
     def only(self, mechanism: SpeculativeConfig) -> AppArgs:
         """The same application with one mechanism alone."""
         return self.model_copy(update={"speculative_config": mechanism, "other_mechanisms": ()})
+
+    @model_validator(mode="after")
+    def _scaled(self) -> AppArgs:
+        counted = {
+            "verifier.num_replicas": "num_replicas" in self.verifier.model_fields_set,
+            "drafter.num_replicas": "num_replicas" in self.drafter.model_fields_set,
+            "num_drafters": any(one.num_drafters is not None for one in self.mechanisms),
+        }
+        remote = any(one.placement == "remote" for one in self.mechanisms)
+        self.autoscaling.check({name for name, given in counted.items() if given}, remote=remote)
+        return self
 
     @model_validator(mode="after")
     def _supported(self) -> AppArgs:

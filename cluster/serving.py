@@ -19,6 +19,7 @@ from cluster import serving_local
 from cluster.config import AppArgs
 from cluster.deployments import names
 from cluster.deployments.addresses import host_port
+from cluster.deployments.engine_options import verifiers
 from cluster.serving_apps import run_apps, start_serve, until_linked
 from cluster.serving_checks import check_cluster, check_doors, check_gpus, check_model
 from cluster.serving_wait import Progress, ServingError
@@ -138,7 +139,7 @@ def _on_ray(stack: ExitStack, args: AppArgs, address: str | None, progress: Prog
     stack.callback(local.stop)
     if args.verifier.threads is not None:
         return args
-    ranks = args.verifier.num_replicas * args.tensor_parallel_size
+    ranks = verifiers(args).most * args.tensor_parallel_size
     share = max(1, serving_local.usable_cores() // ranks)
     verifier = args.verifier.model_copy(update={"threads": share})
     return args.model_copy(update={"verifier": verifier})

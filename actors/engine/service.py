@@ -35,10 +35,12 @@ from actors.engine.ports import drafter_bytes_a_row, make_port, take_endpoints
 from actors.engine.profile import profile
 from actors.engine.servicer import VerificationServicer
 from actors.engine.sizing import memory_share, place_bytes, pool_blocks, row_bytes
-from actors.engine.speculation import Speculation
 from actors.engine.state import is_recurrent
+from actors.engine.steering import steered
 from actors.engine.target import Target
 from actors.engine.thread import EngineThread
+from actors.engine.told import told
+from actors.engine.wants import wants_of
 from actors.exchange.compat import tokenizer_digest
 from actors.exchange.limits import server_options
 from actors.exchange.status import LinkRecord
@@ -46,7 +48,7 @@ from actors.exchange.threads import DaemonThreads
 from pilotfish.v1 import control_pb2 as control
 from pilotfish.v1 import exchange_pb2 as pb
 from pilotfish.v1 import exchange_pb2_grpc as pb_grpc
-from policies.cost import profiled
+from policies.tally import Report
 
 if TYPE_CHECKING:
     from actors.engine.tp.lead import Lead
@@ -84,6 +86,7 @@ class EngineService:
         self.max_model_len = context_length(model.config, options.max_model_len)
         refuse_moving_rope(model.config, self.max_model_len)
         self.plan = Plan(options.depth)
+        self._wants = wants_of(options)
         vocab_size = int(model.get_output_embeddings().weight.shape[0])
         self.port = make_port(
             options,
@@ -128,10 +131,16 @@ class EngineService:
                 model.config.model_type,
             )
 
+        def steer(costs: list[tuple[int, float]]) -> None:
+            engine.speculation, engine.steering = steered(
+                costs, options.rule, options.depth, options.verifier_id
+            )
+            told(engine.steering.policy, self.plan.snapshot)
+
         def install(native: NativeTarget, costs: list[tuple[int, float]]) -> None:
             engine.target = native
             if options.adaptive:
-                engine.speculation = Speculation(profiled(costs), options.rule)
+                steer(costs)
             if not options.drafts_here:
                 # What is left to torch is small; more threads would only stand in the way.
                 torch.set_num_threads(1)
@@ -144,7 +153,7 @@ class EngineService:
         if options.adaptive and engine.speculation is None:
             own = ranks is None and engine.target is target  # else the cache is the engine's
             costs = profile(engine.target, self.max_model_len, None if own else engine.pool)
-            engine.speculation = Speculation(profiled(costs), options.rule)
+            steer(costs)
         self.thread = EngineThread(engine)
         self._on_span = on_span
         self._server: grpc.Server | None = None
@@ -193,16 +202,27 @@ class EngineService:
         snapshot = control.PolicySnapshot.FromString(data)
 
         def update() -> None:
-            if self.plan.update(snapshot):
-                take_endpoints(self.port, snapshot.drafters)
+            if not self.plan.update(snapshot):
+                return
+            take_endpoints(self.port, snapshot.drafters)
+            if (steering := self.thread.engine.steering) is not None:
+                told(steering.policy, snapshot)
 
         self.thread.call(update).result(STATS_TIMEOUT_S)
 
     def stats(self) -> dict[str, Any]:
         """Figures of the engine and of its links to drafters."""
-        figures = self.thread.call(self.thread.snapshot).result(STATS_TIMEOUT_S)
+
+        def read() -> tuple[dict[str, Any], Report | None]:
+            steering = self.thread.engine.steering
+            tally = None if steering is None else steering.policy.tally.taken()
+            wants = self._wants.now(self.thread.engine)
+            return {**self.thread.snapshot(), "wants": wants}, tally
+
+        figures, tally = self.thread.call(read).result(STATS_TIMEOUT_S)
         return {
             **figures,
+            "tally": tally,
             "pid": os.getpid(),
             "verifier": self.options.verifier_id,
             "executor": self.switch.state,

@@ -18,6 +18,7 @@ from typing_extensions import override
 from actors.engine.core import Engine
 from actors.engine.errors import EngineError
 from actors.engine.events import TokenEvent
+from actors.engine.load import load
 from actors.engine.sequence import EngineRequest
 
 T = TypeVar("T")
@@ -206,6 +207,7 @@ class EngineThread(threading.Thread):
             "free_blocks": engine.allocator.free,
             "total_blocks": engine.allocator.num_blocks,
             "cached_blocks": engine.allocator.idle,
+            **load(engine),
             **{name: getattr(engine.stats, name) for name in engine.stats.__slots__},
             **({} if steering is None else steering.figures.told(steering.policy.state)),
         }

@@ -1,7 +1,8 @@
 """The drafter replica: one mechanism behind its own gRPC server, under a lease of the policy.
 
 The server and the mechanism run on threads of their own, off the replica's event loop, which only
-renews the lease.
+renews the lease. A drafter that is to go says so in its lease and stays until verifiers have moved
+their sessions to others.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -21,6 +23,7 @@ from cluster import telemetry
 from cluster.config import AppArgs
 from cluster.deployments.addresses import this_node
 from pilotfish.v1 import control_pb2 as pb
+from pilotfish.v1.demand_pb2 import DrafterStanding
 
 if TYPE_CHECKING:
     from cluster.deployments.drafting import Drafting
@@ -30,7 +33,9 @@ logger = logging.getLogger(__name__)
 RENEW_EVERY_S = 1.0  # a third of the lease: two may be lost
 ASK_AGAIN_S = 0.1  # where the wrong one of several policy actors was asked
 CALL_TIMEOUT_S = 2.0
-DRAIN_S = 2.0
+MOVE_S = 4.0  # verifiers hear of a drain within two seconds, and move sessions as they commit
+LOOK_S = 0.05
+GRACE_S = 2.0
 
 
 class Drafter:
@@ -39,7 +44,8 @@ class Drafter:
     # Serve awaits constructors.
     async def __init__(self, args: AppArgs, policy: DeploymentHandle[Any]) -> None:  # type: ignore[misc]
         self._policy = policy
-        name = f"drafter-{serve.get_replica_context().replica_id.unique_id}"
+        context = serve.get_replica_context()
+        name = f"drafter-{context.replica_id.unique_id}"
         self._provider = telemetry.setup(
             "pilotfish-drafter", args.otlp_traces_endpoint, {"pilotfish.drafter": name}
         )
@@ -53,7 +59,9 @@ class Drafter:
             mechanism=self._drafting.mechanism,
             pid=os.getpid(),
             max_sessions=self._drafting.max_sessions,
+            pool=context.deployment,
         )
+        self._standing = DrafterStanding(wanted=True)  # until the policy says otherwise
         self._renewing = asyncio.create_task(self._renew_forever())
 
     async def placement(self) -> dict[str, Any]:
@@ -68,7 +76,14 @@ class Drafter:
 
     def record_autoscaling_stats(self) -> dict[str, float]:
         """Load that Serve cannot see: drafts never pass through it."""
-        return self._drafting.load()
+        standing = {
+            "late_share": self._standing.late_share,
+            "wanted": float(self._standing.wanted),
+        }
+        return self._drafting.load() | standing
+
+    async def awake(self) -> None:
+        """A call of it that waits for a replica makes Serve start one (`waking`)."""
 
     async def check_health(self) -> None:
         """For a drafting thread that died or hangs: gRPC goes on answering without it."""
@@ -76,11 +91,10 @@ class Drafter:
             raise RuntimeError("the drafting thread has ended or has not moved for long")
 
     async def _renew_forever(self) -> None:
-        endpoint = self._endpoint.SerializeToString()
         while True:
             pause_s = RENEW_EVERY_S
             try:
-                await asyncio.wait_for(self._policy.renew.remote(endpoint), CALL_TIMEOUT_S)
+                await self._renew()
             except Superseded as error:
                 logger.info("asked the wrong one of several policy actors: %s", error)
                 pause_s = ASK_AGAIN_S
@@ -90,10 +104,30 @@ class Drafter:
                 logger.exception("the lease could not be renewed")
             await asyncio.sleep(pause_s)
 
+    async def _renew(self) -> None:
+        renewal = self._policy.renew.remote(self._endpoint.SerializeToString())
+        answer = await asyncio.wait_for(renewal, CALL_TIMEOUT_S)
+        self._standing = DrafterStanding.FromString(answer)
+
+    async def _drain(self) -> None:
+        """Until no verifier has a session here, or nobody takes them over."""
+        if not self._drafting.sessions:
+            return
+        self._endpoint.draining = True
+        try:
+            await self._renew()
+        except Exception as error:
+            logger.info("the policy does not hear that this drafter drains: %r", error)
+            return
+        until_s = time.monotonic() + MOVE_S
+        while self._drafting.sessions and time.monotonic() < until_s:
+            await asyncio.sleep(LOOK_S)
+
     async def __del__(self) -> None:
-        """Leave first, so that verifiers move their sessions; then stop."""
+        """Serve wants this replica gone: sessions move, then the lease ends, then the drafter."""
         if not hasattr(self, "_renewing"):
             return
+        await self._drain()
         self._renewing.cancel()
         try:
             release = self._policy.release.remote(self._endpoint.drafter)
@@ -101,7 +135,7 @@ class Drafter:
         except Exception as error:
             # The policy may be gone before us; the lease then ends by itself.
             logger.info("could not say goodbye to the policy: %r", error)
-        await asyncio.to_thread(self._drafting.stop, DRAIN_S)
+        await asyncio.to_thread(self._drafting.stop, GRACE_S)
         telemetry.shutdown(self._provider)
 
 

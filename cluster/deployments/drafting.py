@@ -29,6 +29,11 @@ class Drafting:
         self._server = server
         self._seen = (time.monotonic(), 0.0)
 
+    @property
+    def sessions(self) -> int:
+        """Requests it drafts for now."""
+        return self._server.stats().sessions
+
     def load(self) -> dict[str, float]:
         """Sessions now, and the share of the time since the last call spent drafting."""
         stats, now_s = self._server.stats(), time.monotonic()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from actors.drafters.config import DrafterConfig
 from actors.engine.options import EngineOptions, Mechanism
-from actors.policy.service import PolicyOptions
+from actors.policy.options import PolicyOptions
 from actors.sampling.rules import DEFAULT
+from cluster.autoscaling_args import DrafterScaling, VerifierScaling
+from cluster.cohort_rules import cohorts_of
 from cluster.config import AppArgs, PoolArgs, SpeculativeConfig
 from cluster.deployments.pools import drafter_pools
 
@@ -70,14 +74,50 @@ def policy_options(args: AppArgs) -> PolicyOptions:
     return PolicyOptions(
         depth=args.num_speculative_tokens,
         colocated=any(one.placement == "colocated" for one in args.mechanisms),
-        expected_drafters=drafter_replicas(args),
+        expected_drafters=drafters(args).least,
+        state_path=args.policy.state_path or "",
+        cohorts=cohorts_of(args.cohorts).names,
+        scaled=_may_sleep(args),
     )
 
 
-def drafter_replicas(args: AppArgs) -> int:
+def _may_sleep(args: AppArgs) -> tuple[str, ...]:
+    """Pools of drafters that the policy has to wake."""
+    scaling = args.autoscaling.drafter
+    if scaling is None or scaling.min_replicas:
+        return ()
+    return tuple(pool.name for pool in drafter_pools(args))
+
+
+def pool_names(args: AppArgs) -> dict[str, str]:
+    """Of the pools of drafters, by the mechanism that engines know them by."""
+    configs = [(pool.name, drafter_config(pool.args)) for pool in drafter_pools(args)]
+    return {config.mechanism: name for name, config in configs if config is not None}
+
+
+class Replicas(NamedTuple):
+    """How many at the start, at least and at most."""
+
+    first: int
+    least: int
+    most: int
+
+
+def drafters(args: AppArgs) -> Replicas:
     """Drafter processes of their own, of all pools; none without speculation or with co-located
     drafting."""
-    return sum(pool.args.drafter.num_replicas for pool in drafter_pools(args))
+    pools = [_replicas(p.args.drafter, args.autoscaling.drafter) for p in drafter_pools(args)]
+    return Replicas(*(sum(of) for of in zip((0, 0, 0), *pools, strict=True)))
+
+
+def verifiers(args: AppArgs) -> Replicas:
+    return _replicas(args.verifier, args.autoscaling.verifier)
+
+
+def _replicas(pool: PoolArgs, scaling: VerifierScaling | DrafterScaling | None) -> Replicas:
+    if scaling is None:
+        return Replicas(pool.num_replicas, pool.num_replicas, pool.num_replicas)
+    return Replicas(scaling.first, scaling.min_replicas, scaling.max_replicas)
 
 
 def served_model_name(args: AppArgs) -> str:

@@ -15,7 +15,7 @@ from ray.serve.handle import DeploymentHandle
 from cluster import telemetry
 from cluster.config import AppArgs
 from cluster.deployments.addresses import host_port
-from cluster.deployments.engine_options import drafter_replicas, served_model_name
+from cluster.deployments.engine_options import drafters, served_model_name
 from cluster.deployments.router import ServeRouter
 from pilotfish.v1 import control_pb2 as pb
 
@@ -89,7 +89,7 @@ class Gateway:
 
     async def wait_for_drafters(self, timeout_s: float) -> bool:
         """Until every verifier has a link to every drafter; False when that takes too long."""
-        wanted = drafter_replicas(self._args)
+        wanted = drafters(self._args).first
         try:
             async with asyncio.timeout(timeout_s):
                 while not _linked(await self.status(), wanted):

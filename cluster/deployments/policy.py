@@ -10,10 +10,12 @@ import os
 import time
 from typing import Any
 
+from actors.policy.demand import Demand
 from actors.policy.errors import Superseded
 from actors.policy.options import PolicyOptions
 from actors.policy.service import PolicyService
 from actors.policy.state_file import StateFile
+from cluster.deployments.waking import serve_waker
 from cluster.live_config import as_config, parse_live, patched
 from pilotfish.v1 import control_pb2 as pb
 
@@ -27,6 +29,8 @@ class Policy:
         self._options = options
         self._file = StateFile(options.state_path) if options.state_path else None
         self._service = PolicyService(options, state=self._file.load() if self._file else None)
+        self._demand = Demand(options.scaled, lease_s=options.lease_s)
+        self._waker = serve_waker() if options.scaled else None
         self._saved_s = time.monotonic()
         self._saving = asyncio.Lock()
 
@@ -49,18 +53,26 @@ class Policy:
         """The configuration in force."""
         return as_config(self._service.settings)
 
-    async def renew(self, endpoint: bytes) -> None:
-        """A drafter's registration or renewal: a serialized DrafterEndpoint."""
-        self._service.renew(pb.DrafterEndpoint.FromString(endpoint))
+    async def renew(self, endpoint: bytes) -> bytes:
+        """A drafter's registration or renewal: a serialized DrafterEndpoint against its
+        DrafterStanding. Raises Superseded."""
+        drafter = pb.DrafterEndpoint.FromString(endpoint)
+        self._service.renew(drafter)
+        return self._demand.renewed(drafter).SerializeToString()
 
     async def release(self, drafter: str) -> None:
         """A drafter leaves."""
         self._service.release(drafter)
+        self._demand.released(drafter)
 
     async def exchange(self, report: bytes, term: int, version: int) -> bytes | None:
         """A verifier's VerifierStatus against a newer PolicySnapshot, both serialized. Raises
         ReportRefused or Superseded."""
-        newer = self._service.exchange(pb.VerifierStatus.FromString(report), term, version)
+        status = pb.VerifierStatus.FromString(report)
+        newer = self._service.exchange(status, term, version)
+        self._demand.heard(status)
+        if self._waker is not None:
+            self._waker.want(self._demand.wakes())
         if time.monotonic() - self._saved_s >= SAVE_EVERY_S:
             await self._save()
         return None if newer is None else newer.SerializeToString()

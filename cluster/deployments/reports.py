@@ -7,13 +7,18 @@ from typing import Any
 
 from cluster.deployments.decision_reports import cohort_figures
 from pilotfish.v1 import control_pb2 as pb
+from pilotfish.v1.demand_pb2 import DraftWish
 
 _TOTAL_FIELDS = tuple(field.name for field in pb.EngineTotals.DESCRIPTOR.fields)
 _LINK_FIELDS = tuple(field.name for field in pb.LinkStatus.DESCRIPTOR.fields)
 
 
-def verifier_status(verifier: str, stats: Mapping[str, Any]) -> pb.VerifierStatus:
-    """A VerifierStatus of `EngineService.stats()`; what the engine does not say stays 0."""
+def verifier_status(
+    verifier: str, stats: Mapping[str, Any], pools: Mapping[str, str] | None = None
+) -> pb.VerifierStatus:
+    """A VerifierStatus of `EngineService.stats()`; what the engine does not say stays 0. pools: of
+    remote drafters, by the mechanism that the engine knows them by."""
+    wants: Mapping[str, str] = stats.get("wants", {})
     return pb.VerifierStatus(
         verifier=verifier,
         pid=int(stats.get("pid", 0)),
@@ -27,18 +32,13 @@ def verifier_status(verifier: str, stats: Mapping[str, Any]) -> pb.VerifierStatu
         links=[link_status(link) for link in stats.get("links", ())],
         cohorts=cohort_figures(stats),
         engine=pb.EngineTotals(**{name: stats[name] for name in _TOTAL_FIELDS if name in stats}),
+        wishes=[
+            DraftWish(pool=pool, why=wants[mechanism])
+            for mechanism, pool in (pools or {}).items()
+            if mechanism in wants
+        ],
     )
 
 
 def link_status(link: Mapping[str, Any]) -> pb.LinkStatus:
     return pb.LinkStatus(**{name: link[name] for name in _LINK_FIELDS if name in link})
-
-
-def autoscaling_stats(status: pb.VerifierStatus) -> dict[str, float]:
-    """Load that Serve cannot see: tokens never pass through it."""
-    used = status.total_blocks - status.free_blocks
-    return {
-        "running": float(status.running),
-        "waiting": float(status.waiting),
-        "kv_used_share": used / status.total_blocks if status.total_blocks else 0.0,
-    }

@@ -22,10 +22,11 @@ from ray.serve.handle import DeploymentHandle
 from actors.policy.errors import ReportRefused, Superseded
 from cluster.config import AppArgs
 from cluster.deployments.addresses import this_node
-from cluster.deployments.engine_options import engine_options
+from cluster.deployments.engine_options import engine_options, pool_names
 from cluster.deployments.exchanging import Exchanging, tally_of
 from cluster.deployments.ranks import Ranks
-from cluster.deployments.reports import autoscaling_stats, verifier_status
+from cluster.deployments.reports import verifier_status
+from cluster.deployments.verifier_load import VerifierLoadReport
 from pilotfish.v1 import control_pb2 as pb
 from policies.tally import Report
 
@@ -49,6 +50,10 @@ class Verifier:
         self._status = pb.VerifierStatus(verifier=self._verifier)
         self._exchanging = Exchanging()
         self._tally: Report | None = None
+        self._load = VerifierLoadReport(
+            args.autoscaling.verifier, args.max_num_seqs, args.block_size
+        )
+        self._pools = pool_names(args)
         self._stopping = False
         self._heard_s = time.monotonic()
         address = this_node(args.data_host)
@@ -74,7 +79,8 @@ class Verifier:
         }
 
     def record_autoscaling_stats(self) -> dict[str, float]:
-        return autoscaling_stats(self._status)
+        """Load that Serve cannot see: tokens never pass through it."""
+        return self._load.report()
 
     async def status(self) -> bytes:
         """A fresh serialized VerifierStatus."""
@@ -127,7 +133,9 @@ class Verifier:
         stats: dict[str, Any] = await self._engine.report.remote()
         if stats["alive"]:
             self._heard_s = time.monotonic()
-        self._status = verifier_status(self._verifier, {"pid": self._facts.pid, **stats})
+        self._load.note(stats, time.monotonic())
+        stats = {"pid": self._facts.pid, **stats}
+        self._status = verifier_status(self._verifier, stats, self._pools)
         self._exchanging.stamp(self._status)
         self._tally = tally_of(stats)
 

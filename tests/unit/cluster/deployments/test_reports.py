@@ -1,4 +1,4 @@
-from cluster.deployments.reports import autoscaling_stats, verifier_status
+from cluster.deployments.reports import verifier_status
 
 STATS = {
     "pid": 7,
@@ -23,10 +23,11 @@ def test_a_report_carries_what_the_engine_says_and_ignores_what_it_does_not_know
     ]
 
 
-def test_load_for_the_autoscaler_is_finite_even_before_the_pool_exists() -> None:
-    assert autoscaling_stats(verifier_status("v0", {}))["kv_used_share"] == 0.0
-    assert autoscaling_stats(verifier_status("v0", STATS)) == {
-        "running": 2.0,
-        "waiting": 3.0,
-        "kv_used_share": 0.75,
-    }
+def test_wishes_name_pools_and_only_those_that_are_there() -> None:
+    stats = STATS | {"wants": {"eagle3": "gain", "": "due", "mtp": "used"}}
+    status = verifier_status("v0", stats, {"eagle3": "Drafter-eagle3", "": "Drafter-custom_class"})
+    assert [(wish.pool, wish.why) for wish in status.wishes] == [
+        ("Drafter-eagle3", "gain"),
+        ("Drafter-custom_class", "due"),
+    ]
+    assert not verifier_status("v0", STATS, {"eagle3": "Drafter"}).wishes
