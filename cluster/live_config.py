@@ -1,10 +1,10 @@
 """What may be changed while serving: the Policy deployment's `user_config`, and its `configure`.
 
 user_config:
-  num_speculative_tokens: 4
+  num_speculative_tokens: 6
   control: {steps: 2, period: 128}
   cohorts:
-    code: {num_speculative_tokens: 8}
+    chat: {num_speculative_tokens: 2}
     batch: {speculation: false}
 """
 
