@@ -17,7 +17,8 @@ from transformers import LlamaForCausalLM
 
 from actors.drafters.learned.mtp_model import MtpModel, MtpSpec
 from actors.drafters.learned.spec import LayerSpec
-from tests.checkpoints.block import HIDDEN, TARGET_LAYERS, VOCAB
+from tests.checkpoints.block import DRAFT_IDS, HIDDEN, TARGET_LAYERS, VOCAB
+from tests.checkpoints.eagle import maps
 from tests.checkpoints.target import target
 from tests.models import save_tiny
 
@@ -36,6 +37,7 @@ class Written:
     target: Path
     spec: MtpSpec
     tensors: Mapping[str, torch.Tensor]
+    draft_ids: torch.Tensor | None = None
     mechanism: str = "mtp"
 
 
@@ -136,8 +138,8 @@ def mimo(folder: Path) -> Written:
     return Written(folder, folder, spec, tensors)
 
 
-def speculators(folder: Path) -> Written:
-    """A folder of its own."""
+def speculators(folder: Path, reduced: bool = False) -> Written:
+    """A folder of its own. reduced: with a draft vocabulary, whose head is the target's rows."""
     layer = replace(LAYER, qk_norm=True)
     spec = replace(PLAIN, layer=layer)
     tensors = random_tensors(spec)
@@ -152,11 +154,12 @@ def speculators(folder: Path) -> Written:
             "model_type": "qwen3",
         },
         "speculators_config": {"algorithm": "mtp", "verifier": {"name_or_path": "org/target"}},
+        **({"draft_vocab_size": len(DRAFT_IDS)} if reduced else {}),
     }
     (folder / "config.json").write_text(json.dumps(config))
     stored = {n: t.contiguous().clone() for n, t in _mimo_names(tensors, "").items()}
-    save_file(stored, folder / "model.safetensors")
-    return Written(folder, model, spec, tensors)
+    save_file({**stored, **(maps() if reduced else {})}, folder / "model.safetensors")
+    return Written(folder, model, spec, tensors, DRAFT_IDS if reduced else None)
 
 
 FORMATS: dict[str, Callable[[Path], Written]] = {
@@ -166,4 +169,5 @@ FORMATS: dict[str, Callable[[Path], Written]] = {
     "MTP Qwen3-Next, 2 stages": lambda folder: qwen(folder, 2),
     "MTP MiMo": mimo,
     "MTP speculators": speculators,
+    "MTP speculators, reduced": lambda folder: speculators(folder, reduced=True),
 }

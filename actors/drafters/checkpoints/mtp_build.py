@@ -16,6 +16,7 @@ import torch
 from actors.drafters.checkpoints.collect import Rename, Shape, collect, module_shapes, shapes_of
 from actors.drafters.checkpoints.files import Checkpoint, refusal
 from actors.drafters.checkpoints.head import LoadedHead
+from actors.drafters.checkpoints.mtp_vocabulary import HEAD, MAPS, Reduced
 from actors.drafters.checkpoints.shape import integer, layer_spec
 from actors.drafters.learned.mtp_model import MtpModel, MtpSpec
 from actors.drafters.learned.spec import LayerSpec
@@ -32,7 +33,8 @@ _EXPERT = re.compile(r"(.*\.experts\.)(gate_up_proj|down_proj)")
 @dataclass(frozen=True, slots=True)
 class MtpFormat:
     """rename: to `stages.{i}.{enorm,hnorm,eh_proj,norm}.weight` and `stages.{i}.block.*`. config:
-    the text model's. shared: names after `stages.0.` that all stages have in common."""
+    the text model's. shared: names after `stages.0.` that all stages have in common. reduced: its
+    draft vocabulary, where it has one."""
 
     producer: str
     rename: Rename
@@ -40,6 +42,7 @@ class MtpFormat:
     hidden_first: bool = False
     shared: tuple[str, ...] = ()
     target_name: str = ""
+    reduced: Reduced | None = None
 
 
 def build(checkpoint: Checkpoint, form: MtpFormat) -> LoadedHead:
@@ -52,8 +55,12 @@ def build(checkpoint: Checkpoint, form: MtpFormat) -> LoadedHead:
         for name, shape in module.items()
         if name != _FINAL and not _copied(name, form)
     }
-    found = collect(checkpoint, form.rename, _in_file(wanted, shapes))
+    reduced = form.reduced
+    head = {} if reduced is None else reduced.head(spec.layer.hidden)
+    found = collect(checkpoint, form.rename, _in_file(wanted, shapes), head, MAPS)
     tensors = _as_module(found, wanted, spec)
+    if HEAD in found:
+        tensors[HEAD] = found[HEAD]
     for name in module:
         if _copied(name, form):
             tensors[name] = tensors[SHARED + name.split(".", 2)[2]]
@@ -66,6 +73,7 @@ def build(checkpoint: Checkpoint, form: MtpFormat) -> LoadedHead:
         (layers,),
         "the target's last state, before its final norm",
         spec.layer.hidden,
+        None if reduced is None else reduced.ids,
         target_layers=layers,
         target_name=form.target_name,
     )

@@ -1,4 +1,6 @@
-"""speculators' MTP: one layer, [embedding, hidden], the target's config inside its own."""
+"""speculators' MTP: one layer, [embedding, hidden], the target's config inside its own.
+
+The schema has no draft vocabulary; one that is there (`mtp_vocabulary`) is read."""
 
 from __future__ import annotations
 
@@ -8,9 +10,10 @@ from actors.drafters.checkpoints.eagle3_speculators import verifier_name
 from actors.drafters.checkpoints.files import Checkpoint, refusal
 from actors.drafters.checkpoints.head import LoadedHead, TargetShape
 from actors.drafters.checkpoints.mtp_build import MtpFormat, build
+from actors.drafters.checkpoints.mtp_vocabulary import HEAD, reduced
 
 # What the library takes from the target when it loads a file.
-_REBUILT = ("embed_tokens.", "lm_head.", "verifier_lm_head.", "rotary_emb.")
+_REBUILT = ("embed_tokens.", "verifier_lm_head.", "rotary_emb.")
 NAMES = {
     "token_layernorm.": "enorm.",
     "hidden_layernorm.": "hnorm.",
@@ -29,14 +32,17 @@ def read(checkpoint: Checkpoint, target: TargetShape | None) -> LoadedHead:
     layer = config.get("transformer_layer_config")
     if not isinstance(layer, Mapping):
         raise refusal("config.json has no transformer_layer_config")
+    vocabulary = reduced(checkpoint, target.vocab if target else 0)
+    rebuilt = _REBUILT if vocabulary else (*_REBUILT, HEAD)
     return build(
         checkpoint,
         MtpFormat(
             producer="speculators (mtp)",
-            rename=lambda name: None if name.startswith(_REBUILT) else stage_name(name, ""),
+            rename=lambda name: None if name.startswith(rebuilt) else stage_name(name, ""),
             # The target's own count is of its own layers, wherever this head came from.
             config={k: v for k, v in layer.items() if "mtp" not in k and "nextn" not in k},
             target_name=verifier_name(config),
+            reduced=vocabulary,
         ),
     )
 

@@ -15,7 +15,7 @@ from actors.drafters.checkpoints.head import LoadedHead
 from actors.drafters.checkpoints.table import read_head
 from actors.drafters.errors import DrafterLoadError
 from tests.checkpoints import mtp
-from tests.checkpoints.block import HIDDEN, TARGET_LAYERS
+from tests.checkpoints.block import DRAFT_IDS, HIDDEN, TARGET_LAYERS, VOCAB
 
 
 def load(folder: Path) -> LoadedHead:
@@ -42,7 +42,9 @@ def test_every_layout_says_the_same_as_what_was_written(name: str, tmp_path: Pat
     assert head.taps == (TARGET_LAYERS,)
     assert head.tensors.keys() == written.tensors.keys()
     assert all(torch.equal(head.tensors[n], t) for n, t in written.tensors.items())
-    assert head.draft_ids is None
+    assert (head.draft_ids is None) == (written.draft_ids is None)
+    if head.draft_ids is not None and written.draft_ids is not None:
+        assert torch.equal(head.draft_ids, written.draft_ids)
 
 
 @pytest.mark.parametrize(
@@ -78,3 +80,36 @@ def test_a_target_without_a_head_is_no_drafter(tmp_path: Path) -> None:
 def test_copies_of_embedding_and_head_are_left_in_the_file(tmp_path: Path) -> None:
     mtp.deepseek(tmp_path)
     assert not [n for n in load(tmp_path).tensors if "embed" in n or "head" in n]
+
+
+def test_a_draft_vocabulary_may_bring_a_head_of_its_own(tmp_path: Path) -> None:
+    mtp.speculators(tmp_path, reduced=True)
+    own = torch.randn(len(DRAFT_IDS), HIDDEN, dtype=torch.float64)
+    change(tmp_path, {"lm_head.weight": own})
+    assert torch.equal(load(tmp_path).tensors["lm_head.weight"], own)
+
+
+@pytest.mark.parametrize(
+    ("tensors", "config", "reason"),
+    [
+        ({"d2t": None}, {}, "a t2d and no d2t"),
+        ({"d2t": torch.zeros(2, 3, dtype=torch.int64)}, {}, "not one row of integers"),
+        ({}, {"draft_vocab_size": 7}, "draft_vocab_size is 7"),
+        ({"lm_head.weight": torch.ones(3, HIDDEN)}, {}, "shape"),
+    ],
+)
+def test_a_draft_vocabulary_that_contradicts_itself_is_refused(
+    tensors: dict[str, torch.Tensor | None], config: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
+    mtp.speculators(tmp_path, reduced=True)
+    change(tmp_path, tensors, **config)
+    with pytest.raises(DrafterLoadError, match=reason):
+        load(tmp_path)
+
+
+def test_a_full_copy_of_the_head_without_a_draft_vocabulary_is_left_in_the_file(
+    tmp_path: Path,
+) -> None:
+    mtp.speculators(tmp_path)
+    change(tmp_path, {"lm_head.weight": torch.ones(VOCAB, HIDDEN)})
+    assert "lm_head.weight" not in load(tmp_path).tensors
