@@ -64,6 +64,7 @@ class EagleDrafter(ChainDrafter):
         """Raises DrafterLoadError."""
         found = assemble(config, cls.mechanism, EagleModel)
         drafter = cls(found.model, found.ends, found.words, config, found.dtype, found.name)
+        drafter.threads = found.threads
         if config.feature_format == "auto":
             drafter.takes_projected(digest_of(found.head), found.head.spec.layer.hidden)
         return drafter

@@ -35,6 +35,7 @@ from actors.drafters.external_kv import ATTENTION, DraftStep, SessionKV, Span, t
 from actors.drafters.external_load import load_draft_model, other_vocabulary
 from actors.drafters.external_vocabulary import Intersection
 from actors.drafters.sessions import SessionTable, room
+from actors.drafters.threads import torch_threads
 from actors.engine.loading import end_tokens
 from actors.sampling.law import TokenLaw
 from actors.sampling.params import SamplingParams
@@ -268,13 +269,14 @@ class ExternalDrafter:
             positions.extend(range(offset, offset + len(tokens)))
             spans.append(Span(session.kv, offset, start, len(ids)))
         device = self._model.device
-        logits: torch.Tensor = self._model(
-            input_ids=torch.tensor([ids], device=device),
-            position_ids=torch.tensor([positions], device=device),
-            use_cache=False,
-            logits_to_keep=torch.tensor([span.stop - 1 for span in spans], device=device),
-            draft_step=DraftStep(spans),
-        ).logits[0]
+        with torch_threads(self._config.threads):
+            logits: torch.Tensor = self._model(
+                input_ids=torch.tensor([ids], device=device),
+                position_ids=torch.tensor([positions], device=device),
+                use_cache=False,
+                logits_to_keep=torch.tensor([span.stop - 1 for span in spans], device=device),
+                draft_step=DraftStep(spans),
+            ).logits[0]
         return logits[:, : self._vocab] if self._other is None else self._other.rows(logits)
 
     def _choose(self, chains: Sequence[Chain], logits: torch.Tensor) -> None:

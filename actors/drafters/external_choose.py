@@ -47,7 +47,8 @@ def next_drafts(
     plain = [i for i, prefix in enumerate(prefixes) if prefix.plain_greedy]
     drafts: list[Next | None] = [None] * len(prefixes)
     if plain:
-        for i, top, token in zip(plain, *first_max(logits[plain]), strict=True):
+        rows = logits if len(plain) == len(prefixes) else logits[plain]
+        for i, top, token in zip(plain, *first_max(rows), strict=True):
             drafts[i] = (token, None) if _finite(top, len(prefixes[i].tokens)) else None
     for i in set(range(len(prefixes))).difference(plain):
         try:

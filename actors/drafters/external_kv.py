@@ -20,7 +20,8 @@ from actors.engine.sizing import row_bytes
 from actors.engine.state import paged_layers, state_specification
 
 ATTENTION = "pilotfish_draft"
-_FIRST_ROWS = 64
+_ROWS = 64
+"""Capacities are multiples of it: kernels may read a few rows past the last."""
 _UNSUPPORTED = ("softcap", "s_aux", "position_bias")
 
 
@@ -36,14 +37,20 @@ class SessionKV:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Put rows [kv_heads, n, head_dim] at `offset`; views of rows 0 … offset + n - 1."""
         end = offset + key.shape[1]
-        held = self._layers.get(layer)
-        if held is None or held[0].shape[1] < end:
-            held = (_grown(held and held[0], key, end), _grown(held and held[1], value, end))
-            self._layers[layer] = held
-        keys, values = held
+        keys, values = self.room(layer, end, key, value)
         keys[:, offset:end] = key
         values[:, offset:end] = value
         return keys[:, :end], values[:, :end]
+
+    def room(
+        self, layer: int, rows: int, key: torch.Tensor, value: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The layer's memory, of at least so many rows like those of `key` and `value`."""
+        held = self._layers.get(layer)
+        if held is None or held[0].shape[1] < rows:
+            held = (_grown(held and held[0], key, rows), _grown(held and held[1], value, rows))
+            self._layers[layer] = held
+        return held
 
     def read(self, layer: int, stop: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Views of rows 0 … stop-1, which have been written."""
@@ -63,7 +70,8 @@ def token_bytes(model: Any) -> int:
 
 def _grown(old: torch.Tensor | None, like: torch.Tensor, rows: int) -> torch.Tensor:
     have = 0 if old is None else old.shape[1]
-    new = like.new_empty(like.shape[0], max(_FIRST_ROWS, 2 * have, rows), like.shape[2])
+    capacity = max(2 * have, -(-rows // _ROWS) * _ROWS)
+    new = like.new_empty(like.shape[0], capacity, like.shape[2])
     if old is not None:
         new[:, :have] = old
     return new

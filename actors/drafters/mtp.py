@@ -63,7 +63,9 @@ class MtpDrafter(ChainDrafter):
         found = assemble(
             config, cls.mechanism, MtpModel, lambda parts: {"final_norm.weight": parts.norm}
         )
-        return cls(found.model, found.ends, found.words, config, found.dtype, found.name)
+        drafter = cls(found.model, found.ends, found.words, config, found.dtype, found.name)
+        drafter.threads = found.threads
+        return drafter
 
     @override
     def absorb(self, parts: Sequence[Absorb]) -> None:

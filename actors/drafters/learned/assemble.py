@@ -22,7 +22,7 @@ M = TypeVar("M", bound=nn.Module)
 
 @dataclass(frozen=True, slots=True)
 class Assembled(Generic[M]):
-    """dtype: of activations. name: for people and revisions."""
+    """dtype: of activations. name: for people and revisions. threads: for torch's operations."""
 
     head: LoadedHead
     model: M
@@ -30,6 +30,7 @@ class Assembled(Generic[M]):
     words: Words
     dtype: torch.dtype
     name: str
+    threads: int | None
 
 
 def assemble(
@@ -40,14 +41,12 @@ def assemble(
 ) -> Assembled[M]:
     """The checkpoint of `config` with weights where they compute. make: the module of a head's
     spec. lent: its tensors that are the target's own. Raises DrafterLoadError."""
-    if config.threads:
-        torch.set_num_threads(config.threads)
     found = find(config, mechanism)
     head, parts = found.head, found.parts
     model, from_target = make(head.spec), lent(parts)
     own = {name: head.tensors[name] for name in model.state_dict() if name not in from_target}
     model.load_state_dict({**own, **from_target}, assign=True)
     ends = make_ends(head.tensors, parts, head.draft_ids)
-    dtype = place(nn.ModuleList((model, ends)), config)
+    dtype, threads = place(nn.ModuleList((model, ends)), config)
     words = Words(parts.vocab, head.draft_ids, parts.end_tokens)
-    return Assembled(head, model, ends, words, dtype, found.name)
+    return Assembled(head, model, ends, words, dtype, found.name, threads)

@@ -18,8 +18,12 @@ class Causal:
     """Each span's rows are written at its offset; a row sees its session up to itself."""
 
     def __init__(self, spans: Sequence[Span], window: int | None = None) -> None:
-        self._spans = spans
+        self.spans = spans
         self._window = window
+
+    def mask(self, layer: int) -> tuple[bool, int | None]:
+        """(causal, window) of a layer."""
+        return True, self._window
 
     def __call__(
         self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor
@@ -27,7 +31,7 @@ class Causal:
         """q [rows, heads, dim], k and v [rows, kv_heads, dim], where v's dim may be another ->
         [rows, heads, v's dim]."""
         out = q.new_empty(*q.shape[:-1], v.shape[-1])
-        for span in self._spans:
+        for span in self.spans:
             rows = slice(span.start, span.stop)
             keys, values = span.kv.write(
                 layer, span.offset, k[rows].transpose(0, 1), v[rows].transpose(0, 1)
@@ -48,15 +52,19 @@ class Block:
     def __init__(
         self, spans: Sequence[Span], masks: Sequence[tuple[bool, int | None]] = ((False, None),)
     ) -> None:
-        self._spans = spans
+        self.spans = spans
         self._masks = masks
+
+    def mask(self, layer: int) -> tuple[bool, int | None]:
+        """(causal, window) of a layer."""
+        return self._masks[layer if len(self._masks) > 1 else 0]
 
     def __call__(
         self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor
     ) -> torch.Tensor:
-        causal, window = self._masks[layer if len(self._masks) > 1 else 0]
+        causal, window = self.mask(layer)
         out = q.new_empty(*q.shape[:-1], v.shape[-1])
-        for span in self._spans:
+        for span in self.spans:
             rows, count = slice(span.start, span.stop), span.stop - span.start
             keys, values = span.kv.write(
                 layer, span.offset, k[rows].transpose(0, 1), v[rows].transpose(0, 1)

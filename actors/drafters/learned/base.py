@@ -26,6 +26,7 @@ from actors.contracts import (
 from actors.drafters.allot import allot
 from actors.drafters.external_kv import SessionKV
 from actors.drafters.sessions import SessionTable, room
+from actors.drafters.threads import torch_threads
 from actors.sampling.law import TokenLaw
 from actors.sampling.params import SamplingParams
 
@@ -105,7 +106,11 @@ class Chain:
 
 
 class FeatureDrafter(ABC):
-    """Implements `actors.contracts.Drafter`; a mechanism adds `absorb` and `draft`."""
+    """Implements `actors.contracts.Drafter`; a mechanism adds `absorb` and `draft`.
+
+    threads: those that torch's own operations may take; None leaves them alone."""
+
+    threads: int | None = None
 
     def __init__(self, info: DrafterInfo, feature_dim: int, prefill_rows: int) -> None:
         self._info = info
@@ -191,10 +196,11 @@ class FeatureDrafter(ABC):
             drawn = info.gives_law and not session.sampling.greedy
             chains.append(Chain(session, depth, drawn))
         asked = [chain for chain in chains if chain.open]
-        self._absorb([chain.session for chain in asked])
-        ready = [chain for chain in asked if not chain.session.waiting and chain.session.done]
-        if ready:
-            self.draft(ready)
+        with torch_threads(self.threads):
+            self._absorb([chain.session for chain in asked])
+            ready = [chain for chain in asked if not chain.session.waiting and chain.session.done]
+            if ready:
+                self.draft(ready)
         return [chain.proposal() for chain in chains]
 
     def close(self, key: SessionKey) -> None:
@@ -223,6 +229,7 @@ class FeatureDrafter(ABC):
             if n
         ]
         if parts:
-            self.absorb(parts)
+            with torch_threads(self.threads):
+                self.absorb(parts)
         for part in parts:
             part.session.done += len(part.next_tokens)

@@ -83,6 +83,7 @@ class BlockDrafter(FeatureDrafter):
         found = assemble(config, cls.mechanism, BlockHead)
         spec = found.head.spec
         drafter = cls(spec, found.model, found.ends, found.words, config, found.dtype, found.name)
+        drafter.threads = found.threads
         if config.feature_format == "auto":
             drafter.takes_projected(digest_of(found.head), spec.block.layer.hidden)
         return drafter

@@ -20,6 +20,9 @@ from actors.engine.loading import resolve_dtype
 
 logger = logging.getLogger(__name__)
 
+HEAVY = 1 << 20
+"""Weights of a map that torch shares out among threads."""
+
 
 def weight_dtype(config: DrafterConfig) -> torch.dtype:
     """What weights are read in. Raises DrafterLoadError."""
@@ -30,32 +33,48 @@ def weight_dtype(config: DrafterConfig) -> torch.dtype:
         raise DrafterLoadError(str(error), "dtype") from error
 
 
-def place(model: nn.Module, config: DrafterConfig) -> torch.dtype:
-    """Move `model` to where it computes, for good. Returns the dtype of its activations."""
+def place(model: nn.Module, config: DrafterConfig) -> tuple[torch.dtype, int | None]:
+    """Move `model` to where it computes, for good. Returns the dtype of its activations, and the
+    threads that torch should take: what is left to it beside kernels is worth one."""
     model.requires_grad_(False).eval()
     dtype = weight_dtype(config)
     if config.device != "cpu" or dtype is torch.float64:
         model.to(config.device, dtype)
-        return dtype
+        return dtype, config.threads
     if config.compile_cache and _on_kernels(model, dtype, config):
-        _widen(model)
-        return torch.float32
+        return torch.float32, config.threads if _heavy(model) else 1
     model.float()
-    return torch.float32
+    return torch.float32, config.threads
 
 
 def _on_kernels(model: nn.Module, dtype: torch.dtype, config: DrafterConfig) -> bool:
+    from actors.drafters.learned.packed_layer import pack_layers
+    from actors.drafters.learned.packed_norm import pack_norms
     from actors.engine.native.build import BuildError, load
-    from actors.engine.native.linear import Multiplier, pack_linears
+    from actors.engine.native.crew import Crew
+    from actors.engine.native.linear import pack_linears
 
     try:
         compiled = load(Path(config.compile_cache))
-        multiplier = Multiplier(compiled, config.threads or torch.get_num_threads())
+        crew = Crew(compiled, config.threads or torch.get_num_threads())
     except (BuildError, EngineError) as error:
         logger.warning("the drafter computes with torch: %s", error)
         return False
-    pack_linears(model, multiplier, dtype)
+    pack_layers(model, crew, dtype)
+    pack_linears(model, crew, dtype)
+    pack_norms(model, crew)
+    _widen(model)
     return True
+
+
+def _heavy(model: nn.Module) -> bool:
+    """Whether torch still multiplies large matrices: layers of transformers' own have some."""
+    return any(
+        parameter.numel() >= HEAVY
+        for module in model.modules()
+        if not isinstance(module, nn.Embedding)
+        for parameter in module.parameters(recurse=False)
+    )
 
 
 def _widen(model: nn.Module) -> None:

@@ -56,7 +56,7 @@ def feature_form(config: DrafterConfig, device: str, compile_cache: str) -> Feat
     module, first = made
     # One thread: what computes beside it is the target.
     here = replace(config, device=device, compile_cache=compile_cache, threads=1)
-    dtype = place(module, here)
+    dtype, _ = place(module, here)
 
     @torch.inference_mode()
     def project(rows: torch.Tensor) -> torch.Tensor:

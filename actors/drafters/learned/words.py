@@ -33,7 +33,8 @@ class Words:
         rest = [i for i, prefix in enumerate(prefixes) if not prefix.plain_greedy]
         drafts: list[Next | None] = [None] * len(prefixes)
         if plain:
-            small = next_drafts(logits[plain], [prefixes[i] for i in plain], self.eos)
+            rows = logits[plain] if rest else logits
+            small = next_drafts(rows, [prefixes[i] for i in plain], self.eos)
             for i, found in zip(plain, small, strict=True):
                 drafts[i] = None if found is None else (self._listed[found[0]], None)
         if rest:

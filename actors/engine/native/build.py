@@ -23,7 +23,6 @@ from actors.engine.errors import EngineError
 from actors.engine.native.library import Library
 
 SOURCES = Path(__file__).parent / "src"
-MAIN = "forward.cpp"
 FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-std=c++17", "-fPIC", "-shared", "-pthread")
 COMPILERS = ("c++", "g++", "clang++")
 TIMEOUT_S = 300.0
@@ -100,7 +99,8 @@ def _trust(path: Path) -> None:
 
 
 def _compile(compiler: str, output: Path) -> None:
-    command = [compiler, *FLAGS, str(SOURCES / MAIN), "-o", str(output)]
+    units = [str(path) for path in sorted(SOURCES.glob("*.cpp"))]
+    command = [compiler, *FLAGS, *units, "-o", str(output)]
     if nice := shutil.which("nice"):
         command = [nice, "-n", str(NICENESS), *command]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)

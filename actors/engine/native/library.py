@@ -8,7 +8,7 @@ from typing import Any
 
 from actors.engine.errors import EngineError
 
-ABI = 3
+ABI = 4
 FAULTS = {
     1: "a position lies outside max_model_len",
     2: "a token id is outside the vocabulary",
@@ -62,6 +62,31 @@ class Linear(ctypes.Structure):
     )
 
 
+class DraftLayer(ctypes.Structure):
+    """PilotfishDraftLayer."""
+
+    _fields_ = (
+        *((name, _I) for name in ("rounds", "hidden", "inter", "heads", "kv_heads", "head_dim")),
+        *((name, _I) for name in ("turned", "interleaved", "normed_residual")),
+        *((name, _F) for name in ("epsilon", "scale")),
+        *((name, _P) for name in ("qkv", "qkv_bias", "out", "gate_up", "down")),
+        *((name, _P) for name in ("beside_norm", "input_norm", "mlp_norm")),
+        *((name, _P) for name in ("query_norm", "key_norm")),
+    )
+
+
+class DraftStep(ctypes.Structure):
+    """PilotfishDraftStep."""
+
+    _fields_ = (
+        ("rows", _I),
+        *((name, _P) for name in ("x", "beside", "cosines", "sines")),
+        *((name, _I) for name in ("causal", "window", "spans")),
+        *((name, _P) for name in ("starts", "stops", "offsets", "capacities")),
+        *((name, _P) for name in ("keys", "values", "out")),
+    )
+
+
 class Library:
     """The functions of a compiled library. Calls release the interpreter lock."""
 
@@ -75,9 +100,12 @@ class Library:
         self._declare("pilotfish_create", _P, ctypes.POINTER(Model), ctypes.POINTER(Layer), _I)
         self._declare("pilotfish_destroy", None, _P)
         self._declare("pilotfish_forward", _I, _P, ctypes.POINTER(Step))
-        self._declare("pilotfish_multiplier", _P, _I)
-        self._declare("pilotfish_multiplier_end", None, _P)
+        self._declare("pilotfish_crew", _P, _I)
+        self._declare("pilotfish_crew_end", None, _P)
         self._declare("pilotfish_linear", _I, _P, ctypes.POINTER(Linear), _I, _P, _I, _P)
+        layer, step = ctypes.POINTER(DraftLayer), ctypes.POINTER(DraftStep)
+        self._declare("pilotfish_layer", _I, _P, layer, step)
+        self._declare("pilotfish_norm", None, _I, _I, _P, _P, _F, _P)
 
     def _declare(self, name: str, result: Any, *arguments: Any) -> None:
         function = getattr(self._dll, name)
@@ -99,19 +127,26 @@ class Library:
         if fault := int(self._dll.pilotfish_forward(executor, step)):
             raise EngineError(FAULTS.get(fault, f"fault {fault} of the executor"))
 
-    def multiplier(self, threads: int) -> int:
-        """Threads for `linear`. Raises EngineError where they cannot be had."""
-        made = self._dll.pilotfish_multiplier(threads)
+    def crew(self, threads: int) -> int:
+        """Threads for `linear` and `layer`. Raises EngineError where they cannot be had."""
+        made = self._dll.pilotfish_crew(threads)
         if not made:
             raise EngineError(f"there is no memory, or there are no {threads} threads to be had")
         return int(made)
 
-    def end_multiplier(self, multiplier: int) -> None:
-        self._dll.pilotfish_multiplier_end(multiplier)
+    def end_crew(self, crew: int) -> None:
+        self._dll.pilotfish_crew_end(crew)
 
-    def linear(
-        self, multiplier: int, linear: Linear, rows: int, x: int, stride: int, out: int
-    ) -> None:
+    def linear(self, crew: int, linear: Linear, rows: int, x: int, stride: int, out: int) -> None:
         """x, out: addresses of float32 [rows, stride] and [rows, outer padded to panels]."""
-        if self._dll.pilotfish_linear(multiplier, linear, rows, x, stride, out):
+        if self._dll.pilotfish_linear(crew, linear, rows, x, stride, out):
             raise EngineError(FAULTS[3])
+
+    def layer(self, crew: int, layer: DraftLayer, step: DraftStep) -> None:
+        """Writes the step's `out`, and keys and values of its rows."""
+        if self._dll.pilotfish_layer(crew, layer, step):
+            raise EngineError(FAULTS[3])
+
+    def norm(self, rows: int, size: int, x: int, weight: int, epsilon: float, out: int) -> None:
+        """RMS norm of float32 rows [rows, size], a multiple of eight."""
+        self._dll.pilotfish_norm(rows, size, x, weight, epsilon, out)

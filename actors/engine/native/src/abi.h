@@ -68,6 +68,51 @@ struct PilotfishLinear {
   const float* bias;   // padded to panels, or null
 };
 
+// One decoder layer of a small model; with a second input, `beside`, whose norm comes first.
+struct PilotfishDraftLayer {
+  int64_t rounds;  // weights in 1: bfloat16, 0: float32; everything else is float32
+  int64_t hidden;
+  int64_t inter;
+  int64_t heads;
+  int64_t kv_heads;
+  int64_t head_dim;
+  int64_t turned;           // dims of a head that a position turns
+  int64_t interleaved;      // 1: neighbours turn together, 0: halves
+  int64_t normed_residual;  // 1: the residual stream is the normed input
+  float epsilon;
+  float scale;            // of attention scores
+  const void* qkv;        // packed [hidden, or 2 hidden → (heads + 2 kv_heads) head_dim]
+  const float* qkv_bias;  // padded to panels, or null
+  const void* out;        // packed [heads head_dim → hidden]
+  const void* gate_up;    // packed [hidden → 2 inter], panels of gate and up by turns
+  const void* down;       // packed [inter → hidden]
+  const float* beside_norm;  // [hidden] or null
+  const float* input_norm;   // [hidden]
+  const float* mlp_norm;     // [hidden]
+  const float* query_norm;   // [head_dim] or null
+  const float* key_norm;     // [head_dim] or null
+};
+
+// A span's rows are consecutive rows of one session, written at its offset. capacities are multiples
+// of eight: keys are read to the next one.
+struct PilotfishDraftStep {
+  int64_t rows;
+  const float* x;        // [rows][hidden]
+  const float* beside;   // [rows][hidden] or null
+  const float* cosines;  // [rows][turned / 2]
+  const float* sines;    // [rows][turned / 2]
+  int64_t causal;        // 0: a row also sees the rows of its span after it
+  int64_t window;        // keys at less than this distance, 0: all
+  int64_t spans;
+  const int64_t* starts;      // [spans] first row
+  const int64_t* stops;       // [spans] after the last row
+  const int64_t* offsets;     // [spans] where in the session its rows go
+  const int64_t* capacities;  // [spans] rows of the session's memory
+  float* const* keys;         // [spans] [kv_heads][capacity][head_dim]
+  float* const* values;       // [spans]
+  float* out;                 // [rows][hidden]
+};
+
 int64_t pilotfish_abi();
 // Null where the machine has no memory or no threads for it.
 void* pilotfish_create(const PilotfishModel*, const PilotfishLayer*, int64_t threads);
@@ -76,10 +121,15 @@ void pilotfish_destroy(void*);
 // 3: no memory for so many rows.
 int64_t pilotfish_forward(void*, const PilotfishStep*);
 
-// Threads for linear maps; null where there is no memory or no threads for it.
-void* pilotfish_multiplier(int64_t threads);
-void pilotfish_multiplier_end(void*);
+// Threads for linear maps and single layers; null where there is no memory or no threads for it.
+void* pilotfish_crew(int64_t threads);
+void pilotfish_crew_end(void*);
 // x [rows][stride], out [rows][out padded to 16]. 0, or 3 as above.
 int64_t pilotfish_linear(void*, const PilotfishLinear*, int64_t rows, const float* x,
                          int64_t stride, float* out);
+// 0, or 3 as above.
+int64_t pilotfish_layer(void*, const PilotfishDraftLayer*, const PilotfishDraftStep*);
+// RMS norm of rows [rows][size], size being a multiple of eight, on the caller's thread.
+void pilotfish_norm(int64_t rows, int64_t size, const float* x, const float* weight, float epsilon,
+                    float* out);
 }

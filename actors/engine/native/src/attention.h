@@ -83,13 +83,14 @@ inline void weigh(const float* weight, const float* values, long any_dim, long f
   for (int i = 0; i < V; ++i) store(acc + i * LANES, sum[i]);
 }
 
-// One query against one tile: keys first … valid-1 of it are the ones it sees.
+// One query against one tile of keys and values [TILE][head_dim]: it sees first … valid-1 of them.
+// Keys are read to the next multiple of eight.
 template <int DIM>
-inline void attend(const Group& group, const float* query, const AttentionScratch& tile, long first,
-                   long valid, float& most, Lanes& total, float* acc) {
+inline void attend(const Group& group, const float* query, const float* keys, const float* values,
+                   long first, long valid, float& most, Lanes& total, float* acc) {
   const long dim = DIM ? DIM : group.head_dim;
   alignas(32) float s[TILE];
-  scores<DIM>(query, tile.keys.data(), dim, first, valid, group.scale, s);
+  scores<DIM>(query, keys, dim, first, valid, group.scale, s);
   const long begin = first / LANES * LANES, end = (valid + LANES - 1) / LANES * LANES;
   for (long j = begin; j < first; ++j) s[j] = -INFINITY;
   for (long j = valid; j < end; ++j) s[j] = -INFINITY;
@@ -107,7 +108,6 @@ inline void attend(const Group& group, const float* query, const AttentionScratc
     total += e;
   }
   most = now;
-  const float* values = tile.values.data();
   long d = 0;
   for (; d + 8 * LANES <= dim; d += 8 * LANES)
     weigh<8, DIM>(s, values + d, dim, first, valid, fade, acc + d);
@@ -122,6 +122,19 @@ inline void read_tile(const T* pool, const int64_t* slots, long kv_heads, long k
   for (long j = 0; j < count; ++j) {
     const T* row = pool + (slots[j] * kv_heads + kv_head) * dim;
     for (long d = 0; d < dim; d += LANES) store(out + j * dim + d, load(row + d));
+  }
+}
+
+// The weighed values of rows row0 … row1-1, divided by their sums of weights.
+template <class T>
+inline void settle(const Group& group, long row0, long row1, long dim,
+                   const AttentionScratch& scratch, float* out, long out_stride) {
+  for (long q = 0; q < (row1 - row0) * group.heads; ++q) {
+    const Lanes share = splat(1.0f / sum(scratch.total[q]));
+    float* to = out + (row0 + q / group.heads) * out_stride +
+                (group.first_head + q % group.heads) * dim;
+    for (long d = 0; d < dim; d += LANES)
+      store(to + d, as<T>(load(scratch.acc.data() + q * dim + d) * share));
   }
 }
 
@@ -148,18 +161,13 @@ inline void attend_rows(const Group& group, long row0, long row1, const int64_t*
       if (first >= valid) continue;
       for (long h = 0; h < group.heads; ++h) {
         const long q = (row - row0) * group.heads + h;
-        attend<DIM>(group, queries + row * stride + (group.first_head + h) * dim, scratch, first, valid,
-               scratch.most[q], scratch.total[q], scratch.acc.data() + q * dim);
+        attend<DIM>(group, queries + row * stride + (group.first_head + h) * dim,
+                    scratch.keys.data(), scratch.values.data(), first, valid, scratch.most[q],
+                    scratch.total[q], scratch.acc.data() + q * dim);
       }
     }
   }
-  for (long q = 0; q < (row1 - row0) * group.heads; ++q) {
-    const Lanes share = splat(1.0f / sum(scratch.total[q]));
-    float* to = out + (row0 + q / group.heads) * out_stride +
-                (group.first_head + q % group.heads) * dim;
-    for (long d = 0; d < dim; d += LANES)
-      store(to + d, as<T>(load(scratch.acc.data() + q * dim + d) * share));
-  }
+  settle<T>(group, row0, row1, dim, scratch, out, out_stride);
 }
 
 }  // namespace pilotfish

@@ -8,14 +8,13 @@
 #include "abi.h"
 #include "attention.h"
 #include "gemm.h"
-#include "linear.h"
 #include "rows.h"
 #include "team.h"
 
 namespace pilotfish {
 namespace {
 
-constexpr int64_t ABI = 3;
+constexpr int64_t ABI = 4;
 constexpr int64_t BAD_POSITION = 1, BAD_TOKEN = 2, NO_MEMORY = 3;
 
 long padded(long n) { return (n + PANEL - 1) / PANEL * PANEL; }
@@ -277,33 +276,5 @@ int64_t pilotfish_forward(void* executor, const PilotfishStep* step) {
   } catch (const std::exception&) {
     return pilotfish::NO_MEMORY;
   }
-}
-
-void* pilotfish_multiplier(int64_t threads) {
-  try {
-    return new pilotfish::Multiplier(int(threads));
-  } catch (const std::exception&) {
-    return nullptr;
-  }
-}
-
-void pilotfish_multiplier_end(void* multiplier) {
-  delete static_cast<pilotfish::Multiplier*>(multiplier);
-}
-
-int64_t pilotfish_linear(void* multiplier, const PilotfishLinear* linear, int64_t rows,
-                         const float* x, int64_t stride, float* out) {
-  using namespace pilotfish;
-  try {
-    auto* m = static_cast<Multiplier*>(multiplier);
-    if (linear->rounds) {
-      m->run<bf16>(*linear, rows, x, stride, out);
-    } else {
-      m->run<float>(*linear, rows, x, stride, out);
-    }
-  } catch (const std::exception&) {
-    return NO_MEMORY;
-  }
-  return 0;
 }
 }

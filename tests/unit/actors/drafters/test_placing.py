@@ -9,8 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from actors.drafters.eagle3 import EagleDrafter
 from actors.drafters.errors import DrafterLoadError
 from actors.drafters.learned.block_drafter import BlockDrafter
+from actors.drafters.learned.blocks import DecoderLayer, RMSNorm
+from actors.drafters.learned.eagle_model import EagleLayer
+from actors.drafters.mtp import MtpDrafter
 from actors.engine.native.linear import PackedLinear
 from tests.law.learned import Follower, make, propose
 from tests.native import needs_compiler
@@ -18,7 +22,20 @@ from tests.native import needs_compiler
 torch.set_num_threads(1)
 
 CACHE = str(Path(tempfile.gettempdir()) / "pilotfish-tests-executor")
-NAMES = ["z-lab", "DeepSpec gated", "DFlash 2", "Domino", "speculators DSpark, reduced"]
+NAMES = [
+    "z-lab",
+    "z-lab, windows",
+    "DeepSpec gated",
+    "DFlash 2",
+    "Domino",
+    "speculators DSpark, reduced",
+    "EAGLE-3 DeepSpec",
+    "EAGLE-3.1 speculators",
+    "P-EAGLE speculators",
+    "MTP MiMo",
+    "MTP DeepSeek, 3 stages",
+    "MTP speculators, reduced",
+]
 
 
 @needs_compiler
@@ -26,19 +43,21 @@ NAMES = ["z-lab", "DeepSpec gated", "DFlash 2", "Domino", "speculators DSpark, r
 def test_on_the_executors_kernels_the_drafts_are_torchs(name: str) -> None:
     rng = random.Random(2)
     plain, packed = make(name, dtype="float32"), make(name, dtype="float32", compile_cache=CACHE)
-    assert isinstance(packed, BlockDrafter)
+    assert isinstance(packed, BlockDrafter | EagleDrafter | MtpDrafter)
     kinds = {type(m) for m in (*packed.model.modules(), *packed.ends.modules())}
     assert PackedLinear in kinds
-    assert torch.nn.Linear not in kinds
-    for length in (2, 9, 40):
+    assert not kinds & {torch.nn.Linear, RMSNorm, EagleLayer, DecoderLayer}
+    for length in (2, 9, 40, 150):
         tokens = [rng.randrange(128) for _ in range(length)]
-        found = []
-        for drafter in (plain, packed):
-            s = Follower(drafter, f"r{length}", list(tokens))
-            drafter.open([s.opening()])
-            found.append(propose(drafter, {s.key: 4})[s.key])
-        assert found[0].tokens == found[1].tokens
-        assert found[0].confidence == pytest.approx(found[1].confidence, abs=1e-4)
+        both = [Follower(drafter, f"r{length}", list(tokens)) for drafter in (plain, packed)]
+        for s in both:
+            s.drafter.open([s.opening()])
+        for kept in (0, 3, 1):  # what was drafted stays behind, or is overwritten
+            blocks = [propose(s.drafter, {s.key: 4})[s.key] for s in both]
+            assert blocks[0].tokens == blocks[1].tokens
+            assert blocks[0].confidence == pytest.approx(blocks[1].confidence, abs=1e-4)
+            for s in both:
+                s.drafter.observe([s.commit([*blocks[0].tokens[:kept], length % 128])])
 
 
 @needs_compiler
