@@ -141,9 +141,9 @@ class EngineService:
             engine.target = native
             if options.adaptive:
                 steer(costs)
-            if not options.drafts_here:
-                # What is left to torch is small; more threads would only stand in the way.
-                torch.set_num_threads(1)
+            # What is left to torch is small, and a drafter that torch computes asks for its own
+            # (`actors.drafters.threads`); others would only stand in the way.
+            torch.set_num_threads(1)
 
         self._change: Change | None = Change(target, self.max_model_len, options.threads, install)
         self.switch.settle(self._change)
