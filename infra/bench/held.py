@@ -68,7 +68,7 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--train", type=Path, required=True)
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--model", default="smollm2")
-    parser.add_argument("--valid", type=int, default=48, help="Validation answers to replay.")
+    parser.add_argument("--valid", type=int, default=48, help="Validation answers; 0 is none.")
     parser.add_argument("--mechanisms", nargs="+", choices=sorted(LEARNED), default=sorted(LEARNED))
     return parser
 
@@ -78,13 +78,12 @@ def hold(options: argparse.Namespace) -> Held:
     path = str(resolve(options.model))
     layers = json.loads((Path(path) / "config.json").read_text("utf-8"))["num_hidden_layers"]
     taps = default_taps(int(layers))
-    valid = balanced(load_examples(options.train / "validation", greedy_only=True), options.valid)
-    sets = {
-        TWELVE: _twelve(options, path, taps),
-        f"{len(valid)} validation prompts": valid,
-    }
-    shipped = {m: f for (m, _), f in sorted(catalogue().items()) if m in options.mechanisms}
-    return Held(path, taps, sets, shipped)
+    sets = {TWELVE: _twelve(options, path, taps)}
+    if options.valid:
+        valid = load_examples(options.train / "validation", greedy_only=True)
+        sets[f"{options.valid} validation prompts"] = balanced(valid, options.valid)
+    found = {mechanism: folder for (mechanism, _), folder in catalogue().items()}
+    return Held(path, taps, sets, {m: found[m] for m in options.mechanisms if m in found})
 
 
 def _twelve(options: argparse.Namespace, path: str, taps: tuple[int, ...]) -> list[Example]:

@@ -18,7 +18,7 @@ import os
 import statistics
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib import metadata
 from multiprocessing.connection import Connection
@@ -205,14 +205,14 @@ def rounds(path: str, options: argparse.Namespace) -> dict[str, list[Turn]]:
     pipes: dict[str, Connection] = {}
     processes = []
     found: dict[str, list[Turn]] = {leg: [] for leg in LEGS}
-    for leg in LEGS:
-        pipes[leg], theirs = context.Pipe()
-        process = context.Process(target=run_leg, args=(theirs, leg, path, options))
-        process.start()
-        processes.append(process)
-        theirs.close()
-        pipes[leg].recv()  # one loads at a time
     try:
+        for leg in LEGS:
+            pipes[leg], theirs = context.Pipe()
+            process = context.Process(target=run_leg, args=(theirs, leg, path, options))
+            process.start()
+            processes.append(process)
+            theirs.close()
+            pipes[leg].recv()  # one loads at a time; EOFError where it could not
         for turn in range(options.rounds):
             for leg in LEGS if turn % 2 == 0 else reversed(LEGS):
                 pipes[leg].send(turn)
@@ -220,7 +220,8 @@ def rounds(path: str, options: argparse.Namespace) -> dict[str, list[Turn]]:
                 print(leg, f"{found[leg][-1].ttft_s:.2f} s", flush=True)
     finally:
         for pipe in pipes.values():
-            pipe.send(None)
+            with suppress(OSError):  # it may have ended
+                pipe.send(None)
         for process in processes:
             process.join(30)
     return found

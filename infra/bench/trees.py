@@ -25,8 +25,9 @@ from actors.drafters.external_choose import Next, Prefix
 from actors.training.acceptance import replay
 from actors.training.examples import Example
 from actors.training.replaying import right_drafts
-from policies.cost import profiled, seconds
-from policies.rehearsal_recorded import MACHINE
+from policies.cost import Cost, profiled, seconds
+from policies.rehearsal import Machine
+from policies.rehearsal_recorded import GPU, MACHINE
 
 DEPTH, WIDTH = 6, 4
 NODES = (1, 2, 3, 4, 6, 8, 12, 16)
@@ -34,14 +35,19 @@ Path = tuple[int, ...]
 Ranks = list[list[Path]]
 """For each anchor of each answer the ranks of the tokens that follow, as far as they are known."""
 
-CPU = profiled(list(zip(MACHINE.rows, MACHINE.forward_s, strict=True)))
+
+def curve(machine: Machine) -> Cost:
+    return profiled(list(zip(machine.rows, machine.forward_s, strict=True)))
+
+
+CURVES = {"two cores": (curve(MACHINE), 0.12), "H100": (curve(GPU), 0.05)}
+"""What rows cost, as recorded: this model's stairs on two cores, and the fit of Llama-3.1-8B on an
+H100, of one request's step. And one step of the drafter, in forwards of one row: 1 ms here; on the
+GPU one layer of some thirty, with its head. A tree's level is one step however wide."""
 PRICES: dict[str, tuple[Callable[[int], float], float]] = {
-    "two cores": (lambda rows: seconds(CPU, rows) / seconds(CPU, 1), 0.12),
-    "flat rows": (lambda rows: 1.0, 0.05),
+    name: (lambda rows, cost=cost: seconds(cost, rows) / seconds(cost, 1), step)  # type: ignore[misc]
+    for name, (cost, step) in CURVES.items()
 }
-"""A verification of so many rows, and one step of the drafter, in forwards of one row. Two cores:
-the recorded stairs of this model, 1 ms a step of the drafter. Flat: a GPU whose memory is the
-bound, a drafter of one layer among some thirty, with its head."""
 
 
 class Led:
