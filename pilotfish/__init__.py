@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     )
     from pilotfish._options import GenerateOptions, Message
     from pilotfish._status import (
+        CohortFigures,
         CohortPlan,
+        Decision,
         DrafterStatus,
         EngineTotals,
         LinkStatus,
@@ -52,8 +54,10 @@ __all__ = [
     "AsyncStream",
     "AuthenticationError",
     "Client",
+    "CohortFigures",
     "CohortPlan",
     "DeadlineExceededError",
+    "Decision",
     "Delta",
     "DrafterStatus",
     "DuplicateRequestError",
@@ -96,7 +100,9 @@ _HOME = {
     ),
     "_options": ("GenerateOptions", "Message"),
     "_status": (
+        "CohortFigures",
         "CohortPlan",
+        "Decision",
         "DrafterStatus",
         "EngineTotals",
         "LinkStatus",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pilotfish.v1 import control_pb2 as pb
+from pilotfish.v1 import decisions_pb2
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,30 @@ class EngineTotals:
 
 
 @dataclass(frozen=True, slots=True)
+class Decision:
+    """How often a verifier decided this for a cohort, in requests times steps. mechanism and
+    placement are empty where nothing was drafted."""
+
+    mechanism: str
+    placement: str
+    reason: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class CohortFigures:
+    """What one verifier has decided for a cohort since its start. depths: the newest D by
+    mechanism. ratio: speed against standard decode with its 95% interval, (ratio, low, high); None
+    while it has not been measured. alarms: changes of texts or costs that were noticed."""
+
+    cohort: str
+    decisions: tuple[Decision, ...]
+    depths: Mapping[str, int]
+    ratio: tuple[float, float, float] | None
+    alarms: int
+
+
+@dataclass(frozen=True, slots=True)
 class VerifierStatus:
     """executor: what computes: "native", "eager", or "building" (eager until it is native)."""
 
@@ -78,6 +104,7 @@ class VerifierStatus:
     engine: EngineTotals = EngineTotals()
     executor: str = ""
     executor_reason: str = ""
+    cohorts: tuple[CohortFigures, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +150,20 @@ def _verifier(message: pb.VerifierStatus) -> VerifierStatus:
         engine=_totals(message.engine),
         executor=message.executor,
         executor_reason=message.executor_reason,
+        cohorts=tuple(_cohort(figures) for figures in message.cohorts),
+    )
+
+
+def _cohort(message: decisions_pb2.CohortFigures) -> CohortFigures:
+    ratio = message.ratio
+    return CohortFigures(
+        cohort=message.cohort,
+        decisions=tuple(
+            Decision(d.mechanism, d.placement, d.reason, d.count) for d in message.decisions
+        ),
+        depths={newest.mechanism: newest.depth for newest in message.depths},
+        ratio=(ratio.ratio, ratio.low, ratio.high) if message.HasField("ratio") else None,
+        alarms=message.alarms,
     )
 
 
