@@ -1,0 +1,107 @@
+"""What the measurements of learned drafters count, on made-up replays."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from actors.drafters.external_choose import Prefix
+from actors.drafters.learned.words import Words
+from actors.sampling.params import SamplingParams
+from actors.training.examples import Example
+
+FOLDER = Path(__file__).resolve().parents[3] / "infra" / "bench"
+GREEDY = SamplingParams(temperature=0.0)
+
+
+@pytest.fixture(autouse=True)
+def on_the_path() -> Iterator[None]:
+    """Scripts are no package; they import each other by name."""
+    before = set(sys.modules)
+    sys.path.insert(0, str(FOLDER))
+    yield
+    sys.path.remove(str(FOLDER))
+    for name in set(sys.modules) - before:
+        if Path(getattr(sys.modules[name], "__file__", None) or "/").parent == FOLDER:
+            del sys.modules[name]
+
+
+def module(name: str) -> ModuleType:
+    return __import__(name)
+
+
+def example(tokens: list[int], prompt_len: int = 2) -> Example:
+    return Example(torch.tensor(tokens), prompt_len, "qa", torch.zeros(len(tokens) - 1, 4))
+
+
+def test_a_tree_accepts_the_longest_path_that_the_text_takes() -> None:
+    trees = module("trees")
+    ranks = [[(0, 0, 1), (1, 0, 0), (2, 0, 0), (0, -1, 0), ()]]
+    tree = frozenset([(0,), (1,), (0, 0), (1, 0)])
+    assert trees.accepted(ranks, tree) == [[2, 2, 0, 1, 0]]
+    assert trees.accepted(ranks, trees.chain(3)) == [[2, 0, 0, 1, 0]]
+
+
+def test_the_best_tree_has_the_likeliest_paths_and_each_with_its_beginnings() -> None:
+    trees = module("trees")
+    ranks = [[(0, 0)] * 5 + [(1, 3)] * 4 + [(0, 1)] * 2 + [(-1, 0)] * 9 + [(9, 0)] * 9]
+    assert trees.best_tree(ranks, 3) == {(0,), (0, 0), (1,)}
+    assert trees.best_tree(ranks, 4) == {(0,), (0, 0), (1,), (1, 3)}
+    for nodes in range(1, 6):
+        assert all(
+            path[:-1] in trees.best_tree(ranks, nodes) or len(path) == 1
+            for path in trees.best_tree(ranks, nodes)
+        )
+
+
+def test_a_led_drafter_follows_the_text_and_notes_each_tokens_rank() -> None:
+    trees = module("trees")
+    text = example([3, 1, 2, 0, 1])
+    led = trees.Led(Words(4, torch.tensor([0, 2, 3])), [text])
+    logits = torch.tensor([[0.1, 0.9, 0.5]])  # ids 0, 2, 3
+    after = [Prefix([3, 1, 2], 2, GREEDY, 3)]
+    assert led.next(logits, after) == [(0, None)]  # the text's, not the likeliest
+    assert led.next(logits, [Prefix([3, 1, 2, 0], 2, GREEDY, 3)]) == [(1, None)]
+    assert led.next(logits, [Prefix([3, 1, 2, 0, 1], 2, GREEDY, 3)]) == [(0, None)]
+    assert led.ranks[(3, 1)][3] == [2, -1]  # third of three; unknown; behind the end nothing
+
+
+def test_a_lagging_block_is_compared_with_the_fresh_one_at_the_same_place() -> None:
+    lag = module("lag")
+    # Anchors 0 … 4; a chain of 4 right at 0 leaves 2 behind a lag of 2, where a fresh one has 3.
+    chains = [[4, 1, 3, 2, 0]]
+    found, share = lag.tally(chains, chains, 2)
+    assert (found.places, found.lagging, found.fresh) == (2, 2 + 1, 3 + 0)
+    assert share == pytest.approx(2 / 3)
+    assert found.cells() == ["1.50", "1.50", "1.00"]
+
+
+def test_a_drafter_that_is_told_takes_the_text_for_as_many_drafts_and_then_its_own() -> None:
+    lag = module("lag")
+    told = lag.Told(Words(4, None), [example([3, 1, 2, 0, 1, 3])], 2)
+    logits = torch.tensor([[0.0, 0.0, 9.0, 0.0]])
+
+    def after(*tokens: int) -> Any:
+        return told.next(logits, [Prefix(list(tokens), 2, GREEDY, 3)])[0][0]
+
+    assert [after(3, 1, 2), after(3, 1, 2, 0), after(3, 1, 2, 0, 1)] == [0, 1, 2]
+
+
+def test_features_arrive_as_they_would_over_the_wire() -> None:
+    features, form = module("features"), __import__("actors.exchange.form", fromlist=["form"])
+    rows = torch.randn(5, 128).bfloat16()
+    held = Example(torch.arange(6), 2, "qa", torch.cat((torch.zeros_like(rows), rows), 1))
+    columns = list(range(128, 256))
+    (plain,) = features.arriving([held], form.FeatureForm(), columns)
+    assert torch.equal(plain.features, rows)
+    (packed,) = features.arriving([held], form.FeatureForm(dtype="fp8"), columns)
+    assert packed.features.dtype is torch.bfloat16
+    assert packed.features.shape == rows.shape
+    assert not torch.equal(packed.features, rows)
+    torch.testing.assert_close(packed.features.float(), rows.float(), rtol=1 / 15, atol=0.02)
