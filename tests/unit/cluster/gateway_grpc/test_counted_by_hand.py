@@ -181,6 +181,10 @@ async def test_every_counter_is_the_one_counted_by_hand(model_path: str, run: Ru
         assert await doors.count("pilotfish:remote_accepted_tokens") == 0
         # One chunk of the prompt, and a forward a round.
         assert await doors.count("pilotfish:engine_steps") == 1 + drafts + run.undrafted
+        assert await doors.count("pilotfish:draft_blocks", mechanism="exact-k") == drafts
+        assert await doors.count("pilotfish:draft_seconds", mechanism="exact-k") > 0
+        assert await doors.count("pilotfish:wire_seconds", mechanism="exact-k") == 0
+        assert await doors.count("pilotfish:verify_seconds") > 0
 
 
 @pytest.mark.parametrize("n_max", [0, 1, 2, 4, 32])
