@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 from actors.contracts import Gathered, PortCommit, SessionView
@@ -29,6 +29,9 @@ IDLE_TOKENS = 512
 """What a request writes without asking a part until its session there is closed."""
 MOST_UNTOLD = 256
 """Tokens after which a part is told unasked: no message grows without end."""
+
+Ask = tuple[int, tuple[Arm, int] | None]
+"""`depth` and `shadow` of a `PortCommit`."""
 
 
 @dataclass(slots=True)
@@ -116,8 +119,8 @@ class ArmsPort:
         for commit in commits:
             session = self._sessions.get(commit.request_id)
             if session is not None:
-                for part, ask in self._hearers(session, commit):
-                    news[part].append(self._news(session, part, ask))
+                for part, ask in self._hearers(session, commit).items():
+                    news[part].append(self._news(session, part, commit, ask))
         for part, told in news.items():
             if told and not part.did(partial(part.port.commit, told)):
                 for commit in told:  # how much of it the part has taken is not known
@@ -170,42 +173,54 @@ class ArmsPort:
         part = self._by_arm.get((arm.mechanism, arm.remote))
         return part or self._by_arm.get(("", arm.remote))
 
-    def _hearers(self, session: _Session, commit: PortCommit) -> list[tuple[Part, PortCommit]]:
+    def _hearers(self, session: _Session, commit: PortCommit) -> dict[Part, Ask]:
         """Who is told of this commit, and what is asked of them. Those that have not been asked
         for long lose the session, but for the one in use."""
         end = commit.from_len + len(commit.tokens)
-        told = replace(commit, depth=0, arm=None, shadow=None)
-        asks: dict[Part, PortCommit] = {}
+        asks: dict[Part, Ask] = {}
         if commit.depth > 0:
-            session.arm = self._recent = self._named(commit.arm) or self._first()
-            session.owed.pop(session.arm, None)
-            asks[session.arm] = replace(told, depth=commit.depth)
-        other = self._named(commit.shadow[0]) if commit.shadow is not None else None
-        if other is not None and commit.shadow is not None and other not in asks:
-            session.owed[other] = commit.shadow
-            asks[other] = replace(told, shadow=commit.shadow)
-        for part in session.on.keys() & asks.keys():
-            session.on[part].asked = end
+            part = session.arm = self._recent = self._named(commit.arm) or self._first()
+            session.owed.pop(part, None)
+            asks[part] = commit.depth, None
+        if commit.shadow is not None:
+            other = self._named(commit.shadow[0])
+            if other is not None and other not in asks:
+                session.owed[other] = commit.shadow
+                asks[other] = 0, commit.shadow
+        for part in asks:
+            if (known := session.on.get(part)) is not None:
+                known.asked = end
+        if len(session.on) > 1 or session.owed or not asks:
+            self._others(session, end, asks)
+        return asks
+
+    def _others(self, session: _Session, end: int, asks: dict[Part, Ask]) -> None:
+        """Of those that this commit does not ask: who is told all the same, and who goes."""
         for part, known in list(session.on.items()):
             if part is not session.arm and end - known.asked > IDLE_TOKENS:
                 self._close(session, part, "idle")
         for part, shadow in session.owed.items():
-            asks.setdefault(part, replace(told, shadow=shadow))
-        due = [p for p, known in session.on.items() if not asks or end - known.told > MOST_UNTOLD]
-        return [*asks.items(), *((part, told) for part in due if part not in asks)]
+            asks.setdefault(part, (0, shadow))
+        quiet = not asks
+        for part, known in session.on.items():
+            if quiet or end - known.told > MOST_UNTOLD:
+                asks.setdefault(part, (0, None))
 
-    def _news(self, session: _Session, part: Part, commit: PortCommit) -> PortCommit:
-        """The same for a part that may have been told less: all tokens since then."""
+    def _news(self, session: _Session, part: Part, commit: PortCommit, ask: Ask) -> PortCommit:
+        """The commit for a part that may have been told less: all tokens since then."""
         known = session.on.get(part) or self._open(session, part, commit.from_len)
-        end = commit.from_len + len(commit.tokens)
-        start, known.told = known.told, end
-        if start >= commit.from_len:
-            return replace(commit, features=known.view.columns.cut(commit.features))
-        return replace(
-            commit,
-            from_len=start,
-            tokens=tuple(session.view.tokens[start:end]),
-            features=known.view.features(start - 1, end - 1),
+        start, end = commit.from_len, commit.from_len + len(commit.tokens)
+        tokens = commit.tokens
+        if known.told < start:
+            start = known.told
+            tokens = tuple(session.view.tokens[start:end])
+            features = known.view.features(start - 1, end - 1)
+        else:
+            features = known.view.columns.cut(commit.features)
+        known.told = end
+        depth, shadow = ask
+        return PortCommit(
+            commit.request_id, commit.round, start, tokens, depth, features, None, shadow
         )
 
     def _open(self, session: _Session, part: Part, length: int) -> _Known:

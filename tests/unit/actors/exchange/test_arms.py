@@ -64,6 +64,9 @@ def test_taps_are_united_and_each_part_has_its_own_columns() -> None:
     part = Columns.among((7, 3), port.taps).cut(rows)
     assert part is not None
     assert part.tolist() == [[6, 7, 8, 9, 10, 11], [18, 19, 20, 21, 22, 23]]
+    turned = Columns.among((3, 2), port.taps).cut(rows[:1])
+    assert turned is not None
+    assert turned.tolist() == [[9, 10, 11, 0, 1, 2]]
     assert Columns.among((), port.taps).cut(rows) is None
     assert Columns.among(port.taps, port.taps).cut(rows) is rows
     empty = Columns.among((7, 3), port.taps).cut(rows[:0])
@@ -144,6 +147,16 @@ def test_evidence_of_a_part_that_reads_the_prompt_first_is_asked_for_until_it_co
     writer.write(1, 4, suffix.arm)
     writer.gather()
     assert eagle.asks == [("r", 0, 3)] * 4
+
+
+def test_who_is_asked_for_a_block_owes_no_evidence_any_more() -> None:
+    suffix, eagle, _ = ports = three()
+    eagle.cold = True
+    writer = Writer.start(arms_port(*ports))
+    writer.write(1, 4, suffix.arm, shadow=(eagle.arm, 3))
+    writer.write(1, 4, eagle.arm)
+    writer.write(1, 4, suffix.arm)
+    assert eagle.asks == [("r", 0, 3), ("r", 4, 0)]
 
 
 def test_evidence_of_the_arm_that_is_asked_anyway_is_its_block() -> None:
