@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from policies.choice import Arm
 
 
+MADE_UP = "made-up"
+"""The verifier of sessions that are there to be timed: nothing is learnt from their texts."""
+
+
 @dataclass(frozen=True, slots=True)
 class SessionKey:
     """One request's state on one drafter. `epoch` grows each time it is opened again."""
@@ -46,6 +50,7 @@ class DrafterInfo:
     commit (run-ahead); 0 is not at all.
     weight_bytes: what its weights take on its device. token_bytes: what it keeps there for each
     committed token of a session, at most; whoever shares the device leaves room for it.
+    timings: (sessions, depth, seconds) of rounds that it timed at its start; empty: none are known.
     """
 
     mechanism: str
@@ -60,6 +65,7 @@ class DrafterInfo:
     token_bytes: int = 0
     max_ahead: int = 0
     projection: str = ""
+    timings: tuple[tuple[int, int, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,11 +62,17 @@ class Adaptive:
         self._pooled, self._begun = pooled, frozenset()
 
     def meet(self, arm: Arm) -> None:
-        """A way to draft is up; one that was never priced is taken to draft like those of its kind
-        until its own blocks have said what they take."""
-        if arm not in self.state.draft:
-            draft = {**self.state.draft, arm: estimate_draft.guessed(arm.max_depth)}
-            self.state = replace(self.state, draft=draft)
+        """A way to draft is up. Its price is what it has timed at its start; one that has not is
+        taken to draft like others until it does, or its own blocks have said what they take."""
+        known = self.state.draft.get(arm)
+        if known is None or (known.guess and arm.timings):
+            timings = arm.timings
+            cost = (
+                estimate_draft.timed(timings, known)
+                if timings
+                else estimate_draft.guessed(arm.max_depth)
+            )
+            self.state = replace(self.state, draft={**self.state.draft, arm: cost})
 
     def decide(self, moment: Moment) -> Decision:
         """What is asked of whom."""
@@ -84,8 +90,14 @@ class Adaptive:
         if kind == "policy" and not estimate.shadows_count(moment.rule):
             plans = self._probe(view, plans)
         # What is drafted here beside a step of the control would make that step longer.
+        before_s = self.state.purse.spent_s
         shadow = None if kind == "control" else self._shadow(view, plans)
-        return Decision(plans, kind, shadow)
+        return Decision(plans, kind, shadow, self.state.purse.spent_s - before_s)
+
+    def charge(self, seconds: float) -> None:
+        """Exploring took so much longer than was expected; where it took less, below zero."""
+        if seconds:
+            self.state = replace(self.state, purse=explore.charged(self.state.purse, seconds))
 
     def fresh(self, moment: Moment) -> bool:
         """Whether a text in the batch has changed a moment ago."""

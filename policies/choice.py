@@ -13,7 +13,7 @@ microseconds for a cohort and two mechanisms.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 
 from policies.estimate import Outlook
@@ -24,11 +24,13 @@ SWEEPS = 3
 
 @dataclass(frozen=True, slots=True, order=True)
 class Arm:
-    """One way to draft: a mechanism at a placement."""
+    """One way to draft: a mechanism at a placement. timings: what its drafter measured of itself at
+    its start, (sessions, depth, seconds); no part of what it is."""
 
     mechanism: str
     remote: bool = True
     max_depth: int = 8
+    timings: Sequence[tuple[int, int, float]] = field(default=(), compare=False, repr=False)
 
     @property
     def placement(self) -> str:

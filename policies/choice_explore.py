@@ -74,6 +74,11 @@ def probed(purse: Purse, *, price_s: float, step_s: float, known: bool) -> Purse
     return replace(purse, probes=0.0, spent_s=purse.spent_s + price_s, backoff=backoff)
 
 
+def charged(purse: Purse, seconds: float) -> Purse:
+    """Exploring took so much more than its price, or less."""
+    return replace(purse, spent_s=max(0.0, purse.spent_s + seconds))
+
+
 def renewed(purse: Purse) -> Purse:
     """Texts or costs have changed, or a probe has paid: probes are as frequent as they may be."""
     return replace(purse, backoff=1)

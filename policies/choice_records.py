@@ -59,11 +59,13 @@ class Shadow:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """kind: "control" is a step of standard decode for everyone, whatever the plans."""
+    """kind: "control" is a step of standard decode for everyone, whatever the plans. price_s: what
+    the shadow is expected to take of the target's thread."""
 
     plans: Mapping[str, Plan]
     kind: Kind = "policy"
     shadow: Shadow | None = None
+    price_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

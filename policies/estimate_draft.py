@@ -3,8 +3,9 @@
 A serial drafter takes a forward for each token, a one-pass drafter one for the block, a suffix tree
 next to nothing; none of it is assumed. A grid of measured (sessions, depth) is read between its
 points, more of either never costs less, and live blocks correct it by the median of what they took
-against it. The wire is what a block took beyond its drafting. Only blocks that came are measured
-here: one that did not says "longer than that", which is for `policies.waiting` to make use of.
+against it. The grid is the drafter's own, from its start, and a guess until one has come. The wire
+is what a block took beyond its drafting. Only blocks that came are measured here: one that did not
+says "longer than that", which is for `policies.waiting` to make use of.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ UNKNOWN_S = 0.0005
 
 GUESSED_S = 0.0005
 """Of a drafter's forward, before one was timed."""
+GROWTH = ((1, 1.0), (8, 1.5), (64, 4.0))
+"""(times the sessions, times the seconds), where only one number of sessions was ever timed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,13 +39,14 @@ class Grid:
 @dataclass(frozen=True, slots=True)
 class DraftCost:
     """newest: ratios of measured to profiled; scale: their median. trips: newest seconds on the
-    wire, both ways; wire_s: their median."""
+    wire, both ways; wire_s: their median. guess: no drafter has timed itself yet."""
 
     grid: Grid
     newest: tuple[float, ...] = ()
     scale: float = 1.0
     trips: tuple[float, ...] = ()
     wire_s: float = UNKNOWN_S
+    guess: bool = False
 
 
 def profiled(samples: Sequence[tuple[int, int, float]], wire_s: float = UNKNOWN_S) -> DraftCost:
@@ -66,13 +70,24 @@ def guessed(max_depth: int) -> DraftCost:
     """Of a drafter of which nothing is known yet: a forward for each token, half again as much for
     eight times the sessions. The first live blocks bring the scale."""
     most = max(max_depth, 1)
-    return profiled(
-        [
-            (sessions, depth, GUESSED_S * depth * more)
-            for sessions, more in ((1, 1.0), (8, 1.5), (64, 4.0))
-            for depth in (1, most)
-        ]
-    )
+    made = [
+        (sessions, depth, GUESSED_S * depth * more)
+        for sessions, more in GROWTH
+        for depth in (1, most)
+    ]
+    return replace(profiled(made), guess=True)
+
+
+def timed(timings: Sequence[tuple[int, int, float]], before: DraftCost | None = None) -> DraftCost:
+    """From what a drafter has measured of itself, (sessions, depth, seconds). before: the guess
+    that this takes the place of; its wire was measured and stays, its ratios were to the guess. A
+    slow drafter has timed one number of sessions alone: more are taken to cost as in `GROWTH`.
+    Raises ValueError without timings."""
+    known = list(timings)
+    if len({sessions for sessions, _, _ in known}) == 1:
+        known = [(n * times, d, s * more) for n, d, s in known for times, more in GROWTH]
+    grid = profiled(known)
+    return grid if before is None else replace(grid, trips=before.trips, wire_s=before.wire_s)
 
 
 def block_s(state: DraftCost, sessions: int, depth: int, *, remote: bool = True) -> float:

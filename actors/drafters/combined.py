@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from actors.contracts import (
+    MADE_UP,
     Commit,
     Drafter,
     DrafterError,
@@ -54,6 +55,11 @@ class CombinedDrafter:
     @property
     def info(self) -> DrafterInfo:
         return self._info
+
+    @property
+    def feature_dim(self) -> int:
+        """The other's: suffix decoding reads tokens alone."""
+        return getattr(self._other, "feature_dim", 0)
 
     # -- the contract ---------------------------------------------------------------------------
 
@@ -113,7 +119,7 @@ class CombinedDrafter:
 
     def _judge(self, record: Record, commit: Commit) -> None:
         """Count what was right of the blocks made for this place."""
-        if record.at != commit.from_len:
+        if record.at != commit.from_len or commit.key.verifier == MADE_UP:
             return
         if record.made is not None and record.made.tokens:
             drafted, right = _decided(record.made.tokens, commit.tokens)

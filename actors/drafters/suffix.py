@@ -10,7 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from actors.contracts import Commit, DrafterInfo, DraftRequest, OpenSession, Proposal, SessionKey
+from actors.contracts import (
+    MADE_UP,
+    Commit,
+    DrafterInfo,
+    DraftRequest,
+    OpenSession,
+    Proposal,
+    SessionKey,
+)
 from actors.drafters.config import DrafterConfig
 from actors.drafters.sessions import SessionTable, room
 from actors.drafters.suffix_index import Cursor, SuffixIndex
@@ -159,5 +167,5 @@ class SuffixDrafter:
     def close(self, key: SessionKey) -> None:
         """What the session wrote since it was opened goes into its tenant's shared tree."""
         session = self.sessions.pop(key)
-        if session is not None and self._shares(session):
+        if session is not None and key.verifier != MADE_UP and self._shares(session):
             self.shared.add(session.tenant, tuple(session.tokens[session.prompt_len :]))

@@ -203,6 +203,8 @@ class Engine:
         self.fixed.heard(gathered)
         if self.speculation is not None:
             self.speculation.heard(gathered)
+        if self.steering is not None:
+            self.steering.heard(gathered, self._asking_s)
         for seq in writing:
             reason = gathered.missing.get(seq.request_id, "")
             seq.owed = reason == "late" and not weighs_laws(self.rule)  # late is too late there
@@ -412,7 +414,6 @@ class Engine:
             rows=rows,
             forward_s=forward_s,
             step_s=step_s,
-            asking_s=self._asking_s,
         )
 
     # -- start ------------------------------------------------------------------------------

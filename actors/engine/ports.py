@@ -47,12 +47,15 @@ def make_port(
         )
 
     def local(of: Mechanism, name: str) -> LocalPort:
-        drafter = _informed(of.drafter, options, vocab_size, max_model_len)
-        return LocalPort(build_drafter(drafter), name=name, vocab_size=vocab_size)
+        config = _informed(of.drafter, options, vocab_size, max_model_len)
+        drafter = build_drafter(config)
+        timings = timed(drafter, config.num_speculative_tokens)
+        return LocalPort(drafter, name=name, vocab_size=vocab_size, timings=timings)
 
     if not options.mechanisms:
         return remote(None) if options.placement == "remote" else NoDrafts()
     from actors.drafters.table import build_drafter
+    from actors.drafters.timing import timed
 
     if not options.beside:
         (one,) = options.mechanisms

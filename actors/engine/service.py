@@ -19,6 +19,7 @@ from transformers.utils import logging as transformers_logging
 from actors.engine.core import Engine
 from actors.engine.cuda.target import GraphTarget, graph_budget
 from actors.engine.errors import EngineError
+from actors.engine.kv import KVPool
 from actors.engine.loading import (
     context_length,
     load_config,
@@ -33,6 +34,8 @@ from actors.engine.options import EngineOptions, SpanSink
 from actors.engine.plan import Plan
 from actors.engine.ports import drafter_bytes_a_row, make_port, take_endpoints
 from actors.engine.profile import profile
+from actors.engine.profile_cache import kept
+from actors.engine.profile_kind import kind_of
 from actors.engine.servicer import VerificationServicer
 from actors.engine.sizing import memory_share, place_bytes, pool_blocks, row_bytes
 from actors.engine.state import is_recurrent
@@ -41,13 +44,14 @@ from actors.engine.target import Target
 from actors.engine.thread import EngineThread
 from actors.engine.told import told
 from actors.engine.wants import wants_of
-from actors.exchange.compat import tokenizer_digest
+from actors.exchange.compat import target_digest, tokenizer_digest
 from actors.exchange.limits import server_options
 from actors.exchange.status import LinkRecord
 from actors.exchange.threads import DaemonThreads
 from pilotfish.v1 import control_pb2 as control
 from pilotfish.v1 import exchange_pb2 as pb
 from pilotfish.v1 import exchange_pb2_grpc as pb_grpc
+from policies.estimate_cost import Sample
 from policies.tally import Report
 
 if TYPE_CHECKING:
@@ -62,7 +66,8 @@ STATS_TIMEOUT_S = 5.0
 class EngineService:
     """Loads the target at construction (tens of seconds); raises EngineError subclasses.
 
-    ranks: the others that share the target; None when this process has it alone.
+    ranks: the others that share the target; None when this process has it alone. patient: waits
+    for the executor that it will serve with. costs: the profile that the policy began with.
     """
 
     def __init__(
@@ -70,6 +75,8 @@ class EngineService:
         options: EngineOptions,
         on_span: SpanSink | None = None,
         ranks: Lead | None = None,
+        *,
+        patient: bool = False,
     ) -> None:
         self.options = options
         if options.threads:
@@ -131,29 +138,36 @@ class EngineService:
                 model.config.model_type,
             )
 
-        def steer(costs: list[tuple[int, float]]) -> None:
+        digest = target_digest(model.config.to_dict())
+        self.costs: list[Sample] = []
+
+        def steer(pool: KVPool | None) -> None:
+            """By what a forward of the engine's target costs; pool: where to measure it."""
+            self.costs = kept(
+                options.compile_cache,
+                kind_of(options, digest, engine.target, self.max_model_len),
+                lambda: profile(engine.target, self.max_model_len, pool, options.max_num_seqs),
+            )
             engine.speculation, engine.steering = steered(
-                costs, options.rule, options.depth, options.verifier_id
+                self.costs, options.rule, options.depth, options.verifier_id
             )
             told(engine.steering.policy, self.plan.snapshot)
 
-        def install(native: NativeTarget, costs: list[tuple[int, float]]) -> None:
+        def install(native: NativeTarget) -> None:
             engine.target = native
             if options.adaptive:
-                steer(costs)
+                steer(None)  # the engine's may be in use: a short pause, once in a machine's life
             # What is left to torch is small, and a drafter that torch computes asks for its own
             # (`actors.drafters.threads`); others would only stand in the way.
             torch.set_num_threads(1)
 
         self._change: Change | None = Change(target, self.max_model_len, options.threads, install)
-        self.switch.settle(self._change)
+        self.switch.settle(self._change, patient=patient)
         if options.device.startswith("cuda") and ranks is None and not options.enforce_eager:
             budget = graph_budget(options.device)
             engine.target = GraphTarget(target, engine.pool, self.max_model_len, budget)
         if options.adaptive and engine.speculation is None:
-            own = ranks is None and engine.target is target  # else the cache is the engine's
-            costs = profile(engine.target, self.max_model_len, None if own else engine.pool)
-            steer(costs)
+            steer(engine.pool)
         self.thread = EngineThread(engine)
         self._on_span = on_span
         self._server: grpc.Server | None = None

@@ -21,6 +21,8 @@ from dataclasses import replace
 from actors.contracts import Draft, Gathered
 from actors.engine.plan import Depth
 from actors.engine.policy_figures import Figures
+from actors.engine.profile import by_rows
+from actors.engine.scouting import Scouting
 from actors.engine.sequence import Sequence
 from actors.engine.sessions import NO_GAIN
 from actors.engine.speculation import REST, Speculation
@@ -55,7 +57,7 @@ class Steering:
         self._speculation = speculation
         self._rule: Rule = rule
         self._step = 0
-        self._writers = 1
+        self._writers, self._context = 1, 0
         self.moment: Moment | None = None
         self._decision: Decision | None = None
         self._plans: Mapping[str, Plan] = {}
@@ -65,19 +67,19 @@ class Steering:
         self._blocks: dict[Key, list[Scored]] = {}
         self._untold: Outcome | None = None
         self._prices: dict[int, float] = {}
-        self._priced: object = None
-        self._shadowed = 0
+        self._priced: tuple[object, int] = (None, 0)  # what they are for
+        self._scouting = Scouting()
         speculation.step_s = self.step_s
         speculation.scored = self._note
 
     def step_s(self, rows: int) -> float:
-        """Seconds of a step of so many rows, as the policy knows them."""
+        """Seconds of a step of so many rows in this batch, as the policy knows them."""
         cost = self.policy.state.step_cost
-        if self._priced != (id(cost), self._writers):
-            self._priced, self._prices = (id(cost), self._writers), {}
+        if self._priced[0] is not cost or self._priced[1] != self._writers:
+            self._priced, self._prices = (cost, self._writers), {}
         if rows not in self._prices:
             self._prices[rows] = estimate_cost.step_s(cost, rows, self._writers)
-        return self._prices[rows]
+        return self._prices[rows] + self._context * cost.token_s
 
     # -- before a step ----------------------------------------------------------------------
 
@@ -100,6 +102,7 @@ class Steering:
             self.policy.meet(arm)
         self._step += 1
         self._writers = len(writing)
+        self._context = sum(len(seq.tokens) for seq in writing)
         groups: Counter[tuple[str, int]] = Counter()
         for seq in writing:
             cohort = self._cohorts.setdefault(seq.request_id, cohort_of(seq))
@@ -110,6 +113,7 @@ class Steering:
             tuple(Group(cohort, count, limit) for (cohort, limit), count in sorted(groups.items())),
             tuple(arms),
             self._rule,
+            self._context,
         )
         self._decision = self.policy.decide(self.moment)
         self._plans = {
@@ -141,7 +145,7 @@ class Steering:
         return estimate_draft.block_s(cost, sessions, min(depth, arm.max_depth), remote=False)
 
     def _shadow(self, writing: list[Sequence], caps: Mapping[str, Depth]) -> None:
-        """Some requests of the cohort, in turn."""
+        """Some requests of the cohort draft for evidence alone."""
         for seq in writing:
             seq.shadow = None
         shadow = self._decision.shadow if self._decision else None
@@ -155,11 +159,8 @@ class Steering:
             and caps[seq.request_id].tokens
             and self._plans[shadow.cohort].arm != shadow.arm
         ]
-        count = min(shadow.rows, len(able))
-        for place in range(count):
-            seq = able[(self._shadowed + place) % len(able)]
+        for seq in self._scouting.choose(able, shadow):
             seq.shadow = shadow.arm, min(shadow.depth, caps[seq.request_id].tokens)
-        self._shadowed += count
 
     def ask(self, seq: Sequence, cap: Depth) -> None:
         """What is asked for this request's next round, as its cohort's plan and its own record
@@ -178,11 +179,22 @@ class Steering:
         if seq.asked:
             sessions, depth = self._asks.get(plan.arm, (0, 0))
             self._asks[plan.arm] = sessions + 1, max(depth, seq.asked)
+            self._scouting.knows(plan.arm, seq.request_id)
         keeps = bool(seq.asked) or seq.owed
         seq.depth = cap.tokens if keeps else 0
         seq.depth_reason = "" if keeps else NO_GAIN
 
     # -- in a step --------------------------------------------------------------------------
+
+    def heard(self, gathered: Gathered, asking_s: float) -> None:
+        """What came of the asks. asking_s: what telling and asking drafters took of the engine's
+        thread, before the step."""
+        if (decision := self._decision) is None:
+            return
+        beyond_s = self._scouting.beyond_s(decision.shadow, decision.price_s, asking_s, gathered)
+        self.policy.charge(beyond_s)
+        if any(arm.remote for arm in self._asks):
+            self._ask_s += 0.1 * (asking_s - self._ask_s)
 
     def most(self, drafts: Mapping[str, Draft]) -> dict[str, int]:
         """How many tokens of each block its cohort's plan lets be verified."""
@@ -220,6 +232,7 @@ class Steering:
     def forget(self, request_id: str) -> None:
         """The request has ended."""
         self._cohorts.pop(request_id, None)
+        self._scouting.forget(request_id)
 
     # -- after a step -----------------------------------------------------------------------
 
@@ -232,16 +245,12 @@ class Steering:
         rows: int,
         forward_s: float,
         step_s: float,
-        asking_s: float,
     ) -> None:
         """After a step without prompts. writers, tokens: by cohort, requests that wrote and what
-        they wrote. rows: of the forward. asking_s: what telling and asking drafters took of the
-        engine's thread, before the step."""
+        they wrote. rows: of the forward."""
         moment, decision = self.moment, self._decision
         if moment is None or decision is None:
             return
-        if any(arm.remote for arm in self._asks):
-            self._ask_s += 0.1 * (asking_s - self._ask_s)
         counts: Counter[str] = Counter()
         for group in moment.groups:
             counts[group.cohort] += group.count
@@ -250,7 +259,7 @@ class Steering:
                 return
             groups = tuple(Group(c, n, self.policy.depth) for c, n in sorted(writers.items()))
             moment = replace(moment, groups=groups)
-        drafted = tuple(self._drafted(gathered, asking_s))
+        drafted = tuple(self._drafted(gathered))
         self._together(
             Outcome(moment, decision, rows, forward_s, step_s, dict(tokens), drafted=drafted)
         )
@@ -293,7 +302,7 @@ class Steering:
             self.figures.changed(changed, self.policy.state.changed)
             self._speculation.doubt()
 
-    def _drafted(self, gathered: Gathered, asking_s: float) -> Iterable[Drafted]:
+    def _drafted(self, gathered: Gathered) -> Iterable[Drafted]:
         """What the step's blocks took. Of a drafter elsewhere: its own time, and what the step
         waited beyond it; of one in this process, telling it what was committed as well."""
         for arm, (sessions, depth) in self._asks.items():
@@ -308,7 +317,9 @@ class Steering:
             if arm.remote:
                 yield Drafted(arm, sessions, depth, draft_s, max(0.0, gathered.waited_s - draft_s))
             else:
-                yield Drafted(arm, sessions, depth, draft_s + asking_s / len(self._asks))
+                yield Drafted(
+                    arm, sessions, depth, draft_s + self._scouting.usual_s / len(self._asks)
+                )
         shadows: dict[Arm, list[Draft]] = {}
         for arm, draft in gathered.shadows.values():
             shadows.setdefault(arm, []).append(draft)
@@ -325,12 +336,11 @@ class Steering:
 
 
 def steered(
-    costs: Seq[tuple[int, float]], rule: Rule, depth: int, seed: str
+    samples: Seq[estimate_cost.Sample], rule: Rule, depth: int, seed: str
 ) -> tuple[Speculation, Steering]:
-    """costs: profiled (rows, seconds). seed: the verifier's, for the windows of its control."""
-    samples = [estimate_cost.Sample(rows, seconds) for rows, seconds in costs]
+    """samples: of the target's profile. seed: the verifier's, for the windows of its control."""
     policy = Adaptive(estimate_cost.profiled(samples), {}, depth=depth, windows=Windows(seed))
-    speculation = Speculation(cost.profiled(costs), rule)
+    speculation = Speculation(cost.profiled(by_rows(samples)), rule)
     return speculation, Steering(policy, speculation, rule)
 
 

@@ -16,6 +16,7 @@ from actors.exchange.compat import Compat
 from actors.exchange.law_codec import law_to_pb
 from actors.exchange.limits import MAX_COMMIT, MAX_DETAIL, MAX_REQUEST_ID, Limits
 from actors.exchange.sink import Trace
+from actors.exchange.timing_codec import timings_from_pb, timings_to_pb
 from actors.exchange.wire_error import WireError
 from actors.exchange.wire_error import check as _check
 from actors.sampling.params import (
@@ -259,6 +260,7 @@ def info_to_pb(info: DrafterInfo, max_sessions: int) -> exchange_pb2.DrafterInfo
         max_sessions=max_sessions,
         weight_bytes=info.weight_bytes,
         token_bytes=info.token_bytes,
+        timings=timings_to_pb(info.timings),
     )
 
 
@@ -274,6 +276,7 @@ def info_from_pb(message: exchange_pb2.DrafterInfo) -> DrafterInfo:
         max_context=message.max_context,
         weight_bytes=message.weight_bytes,
         token_bytes=message.token_bytes,
+        timings=timings_from_pb(message.timings),
     )
 
 

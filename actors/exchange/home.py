@@ -56,6 +56,10 @@ class Home:
         """The longest block that may be asked of it; 0 is not known yet."""
         return (self.link.info.max_block or MAX_BLOCK) if self.link.info else 0
 
+    @property
+    def timings(self) -> tuple[tuple[int, int, float], ...]:
+        return self.link.info.timings if self.link.info else ()
+
     def up(self, now_s: float) -> bool:
         """Whether it may be asked: connected, and not resting."""
         return self.link.up and brk.admission(self.breaker, now_s) != "none"

@@ -15,6 +15,8 @@ MAX_LAW = 1024
 """Ids in the law of one drafted token: a block of MAX_BLOCK stays within a frame."""
 MAX_COMMIT = 4096
 """Tokens of one Commit."""
+MAX_TIMINGS = 64
+"""Rounds that a drafter timed of itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,8 @@ class _Session:
 class LocalPort:
     """Implements `actors.contracts.DraftPort` around a drafter in the same thread.
 
-    vocab_size: the target's; 0 takes the drafter's own. A drafter that hangs cannot be contained
+    vocab_size: the target's; 0 takes the drafter's own. timings: what the drafter has measured of
+    itself, see `DrafterInfo`. A drafter that hangs cannot be contained
     here: that takes a process of its own.
     """
 
@@ -54,6 +55,7 @@ class LocalPort:
         *,
         name: str = "local",
         vocab_size: int = 0,
+        timings: Sequence[tuple[int, int, float]] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._guard = GuardedDrafter(drafter, vocab_size)
@@ -64,7 +66,8 @@ class LocalPort:
         self._epoch = 0
         self._breaker = brk.Breaker()
         self._counts = BlockCounts()
-        self._arm = Arm(self._info.mechanism, False, self._info.max_block or MAX_BLOCK)
+        most = self._info.max_block or MAX_BLOCK
+        self._arm = Arm(self._info.mechanism, False, most, tuple(timings))
         self._shadows: dict[str, int] = {}  # asked for as evidence with the newest commits
         self.missing: Counter[str] = Counter()
 

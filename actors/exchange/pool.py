@@ -93,7 +93,10 @@ class RemotePort:
     def _arm(self) -> Arm | None:
         now_s = self._clock()
         up = [home for home in self._homes.values() if home.up(now_s)]
-        return Arm(up[0].mechanism, True, max(home.max_block for home in up)) if up else None
+        if not up:
+            return None
+        timings = next((home.timings for home in up if home.timings), ())
+        return Arm(up[0].mechanism, True, max(home.max_block for home in up), timings)
 
     # -- drafters ---------------------------------------------------------------------------
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import grpc
 
@@ -44,6 +44,7 @@ class DrafterStats:
 
 class DraftingServer:
     """Serves one drafter. compat: what verifiers must agree with; its taps are the drafter's.
+    timings: what the drafter has measured of itself, see `DrafterInfo`.
 
     on_span is called on a stream's own thread after the frame has gone out.
     """
@@ -55,6 +56,7 @@ class DraftingServer:
         name: str,
         compat: Compat | None = None,
         limits: Limits | None = None,
+        timings: Sequence[tuple[int, int, float]] = (),
         idle_s: float = 60.0,
         on_span: SpanHook | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -65,7 +67,7 @@ class DraftingServer:
             drafter, self.limits, idle_s=idle_s, traced=on_span is not None, clock=clock
         )
         self._servicer = DraftingServicer(
-            self._worker, name, compat or Compat(), self.limits, on_span
+            self._worker, name, compat or Compat(), self.limits, on_span, tuple(timings)
         )
         # Two lanes a verifier; what is over the limit is refused at once, not queued.
         threads = self.limits.max_streams + 2
@@ -120,12 +122,14 @@ class DraftingServicer:
         compat: Compat,
         limits: Limits,
         on_span: SpanHook | None = None,
+        timings: tuple[tuple[int, int, float], ...] = (),
     ) -> None:
         self._worker = worker
         self._name = name
         self._limits = limits
         self._on_span = on_span
         info = worker.info
+        self._described = info_to_pb(replace(info, timings=timings), limits.max_sessions)
         self._compat = Compat(
             compat.target, compat.tokenizer, compat.drafter, info.taps, compat.rule, info.projection
         )
@@ -149,7 +153,7 @@ class DraftingServicer:
     def Describe(
         self, request: pb.DescribeRequest, context: grpc.ServicerContext
     ) -> pb.DrafterInfo:
-        return info_to_pb(self._worker.info, self._limits.max_sessions)
+        return self._described
 
     def Exchange(
         self, request_iterator: Iterator[pb.VerifierFrame], context: grpc.ServicerContext
@@ -163,7 +167,7 @@ class DraftingServicer:
             welcome=pb.Welcome(
                 drafter=self._name,
                 pid=os.getpid(),
-                info=info_to_pb(self._worker.info, self._limits.max_sessions),
+                info=self._described,
             )
         )
         if first.hello.lane == pb.LANE_BULK:

@@ -62,6 +62,7 @@ def start_drafting(
         raise ValueError("there is no speculative_config to draft by")
     _pin_threads(config)
     from actors.drafters.table import build_drafter
+    from actors.drafters.timing import timed
 
     facts = target_facts(args)
     config = informed(config, facts, args.revision)
@@ -78,6 +79,7 @@ def start_drafting(
             vocab_size=facts.vocab_size,
             max_session_bytes=session_bytes(drafter.info, config.device),
         ),
+        timings=timed(drafter, config.num_speculative_tokens),
         on_span=on_span,
     )
     return Drafting(server, server.start(host), drafter.info.mechanism)

@@ -246,8 +246,18 @@ class DescribeRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class DraftTiming(_message.Message):
+    __slots__ = ("sessions", "depth", "seconds")
+    SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    DEPTH_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    sessions: int
+    depth: int
+    seconds: float
+    def __init__(self, sessions: _Optional[int] = ..., depth: _Optional[int] = ..., seconds: _Optional[float] = ...) -> None: ...
+
 class DrafterInfo(_message.Message):
-    __slots__ = ("mechanism", "revision", "vocab_size", "needs_features", "taps", "max_block", "gives_law", "max_context", "max_sessions", "weight_bytes", "token_bytes")
+    __slots__ = ("mechanism", "revision", "vocab_size", "needs_features", "taps", "max_block", "gives_law", "max_context", "max_sessions", "weight_bytes", "token_bytes", "timings")
     MECHANISM_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     VOCAB_SIZE_FIELD_NUMBER: _ClassVar[int]
@@ -259,6 +269,7 @@ class DrafterInfo(_message.Message):
     MAX_SESSIONS_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_BYTES_FIELD_NUMBER: _ClassVar[int]
     TOKEN_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TIMINGS_FIELD_NUMBER: _ClassVar[int]
     mechanism: str
     revision: str
     vocab_size: int
@@ -270,7 +281,8 @@ class DrafterInfo(_message.Message):
     max_sessions: int
     weight_bytes: int
     token_bytes: int
-    def __init__(self, mechanism: _Optional[str] = ..., revision: _Optional[str] = ..., vocab_size: _Optional[int] = ..., needs_features: bool = ..., taps: _Optional[_Iterable[int]] = ..., max_block: _Optional[int] = ..., gives_law: bool = ..., max_context: _Optional[int] = ..., max_sessions: _Optional[int] = ..., weight_bytes: _Optional[int] = ..., token_bytes: _Optional[int] = ...) -> None: ...
+    timings: _containers.RepeatedCompositeFieldContainer[DraftTiming]
+    def __init__(self, mechanism: _Optional[str] = ..., revision: _Optional[str] = ..., vocab_size: _Optional[int] = ..., needs_features: bool = ..., taps: _Optional[_Iterable[int]] = ..., max_block: _Optional[int] = ..., gives_law: bool = ..., max_context: _Optional[int] = ..., max_sessions: _Optional[int] = ..., weight_bytes: _Optional[int] = ..., token_bytes: _Optional[int] = ..., timings: _Optional[_Iterable[_Union[DraftTiming, _Mapping]]] = ...) -> None: ...
 
 class GatewayHello(_message.Message):
     __slots__ = ("protocol", "gateway", "tokenizer")

@@ -26,6 +26,7 @@ from actors.exchange.local import LocalPort
 from actors.exchange.pool import PortOptions, RemotePort
 from actors.exchange.server import DraftingServer
 from actors.sampling.params import SamplingParams
+from policies.estimate_cost import Sample
 from tests.checkpoints.block import VOCAB
 from tests.checkpoints.target import target
 from tests.law.harness import (
@@ -183,7 +184,7 @@ def test_a_text_is_the_targets_where_the_policy_chooses_among_arms(rule: str) ->
             Part("eagle3", True, stack.enter_context(served(learned))),
         ]
         engine = make_engine(target(), port=ArmsPort(parts), depth=4)
-        costs = [(1, 1.0), (65, 1.1)]
+        costs = [Sample(1, 1.0), Sample(65, 1.1)]
         engine.speculation, engine.steering = steered(costs, "coupled", 4, "seed")
         stack.callback(engine.shutdown)
         got = run(engine, *(request(str(i), p, sampling) for i, p in enumerate(PROMPTS)))

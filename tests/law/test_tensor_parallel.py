@@ -145,8 +145,8 @@ def test_each_rank_keeps_only_its_own_heads(pair: dict[str, Any]) -> None:
 def test_the_costs_of_a_cut_target_are_measured_on_all_its_ranks(pair: dict[str, Any]) -> None:
     engine = pair["cut"][0].engine
     costs = profile(engine.target, 256, engine.pool)
-    assert [rows for rows, _ in costs][:2] == [1, 2]
-    assert all(seconds > 0 for _, seconds in costs)
+    assert {1, 2} <= {sample.rows for sample in costs}
+    assert all(sample.seconds > 0 for sample in costs)
 
 
 def test_a_drafter_need_not_know_how_its_target_is_cut(pair: dict[str, Any]) -> None:

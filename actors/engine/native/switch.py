@@ -24,7 +24,6 @@ from actors.engine.native.check import check
 from actors.engine.native.family import config_obstacle, obstacle
 from actors.engine.native.library import Library
 from actors.engine.native.target import NativeTarget
-from actors.engine.profile import profile
 from actors.engine.target import Target
 
 if TYPE_CHECKING:
@@ -39,13 +38,13 @@ Replace = Callable[[Callable[[], None]], object]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is replaced: `install` puts the new target in the place of `eager`, and is told what
-    its forwards cost, as (rows, seconds)."""
+    """What is replaced: `install` puts the new target in the place of `eager`, where nothing else
+    computes."""
 
     eager: Target
     max_model_len: int
     threads: int | None
-    install: Callable[[NativeTarget, list[tuple[int, float]]], None]
+    install: Callable[[NativeTarget], None]
 
 
 class Switch:
@@ -70,9 +69,10 @@ class Switch:
         """Whether the native executor is, or will be, what computes."""
         return self.state != "eager"
 
-    def settle(self, change: Change) -> None:
-        """Before anything is served: change over if the library is there, or must be."""
-        if self._library and (self._library.done() or self._invariant):
+    def settle(self, change: Change, *, patient: bool = False) -> None:
+        """Before anything is served: change over if the library is there, or must be; who is
+        patient waits for it."""
+        if self._library and (self._library.done() or self._invariant or patient):
             self._perform(change, lambda function: function())
 
     def follow(self, change: Change, replace: Replace) -> None:
@@ -94,8 +94,7 @@ class Switch:
 
             def swap() -> None:
                 check(native, change.eager)
-                # Here, where nothing else computes: a short pause, once in a machine's life.
-                change.install(native, profile(native, change.max_model_len))
+                change.install(native)
                 self.state = "native"
 
             replace(swap)

@@ -12,11 +12,12 @@ from actors.engine.steering import steered
 from actors.sampling.params import SamplingParams
 from actors.sampling.rules import Rule
 from policies.choice_reasons import MEANING
+from policies.estimate_cost import Sample
 from tests.drafters.oracle import OracleDrafter
 from tests.law.harness import assert_pools_full, make_engine, plain, request
 from tests.models import make_rand
 
-FREE = [(1, 1.0), (65, 1.001)]
+FREE = [Sample(1, 1.0), Sample(65, 1.001)]
 MODEL = make_rand()
 PROMPT = [5, 9, 7] * 6
 LONG = SamplingParams(temperature=0.0, max_tokens=160, ignore_eos=True)
@@ -29,7 +30,7 @@ def engine_with(rule: Rule = "coupled", depth: int = 4) -> Engine:
     learn = engine.steering.learn
 
     def timed(*args: Any, **keywords: Any) -> None:
-        learn(*args, **{**keywords, "forward_s": 1.0, "step_s": 1.0, "asking_s": 0.0})
+        learn(*args, **{**keywords, "forward_s": 1.0, "step_s": 1.0})
 
     engine.steering.learn = timed  # type: ignore[method-assign]
     return engine

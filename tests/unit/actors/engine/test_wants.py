@@ -10,11 +10,12 @@ from actors.engine.wants import Wants
 from actors.sampling.params import SamplingParams
 from pilotfish.v1 import control_pb2 as control
 from policies.choice import Arm
+from policies.estimate_cost import Sample
 from tests.law.harness import make_engine
 from tests.models import make_rand
 
 DEPTH = 4
-COSTS = [(1, 0.010), (8, 0.012), (64, 0.040)]
+COSTS = [Sample(1, 0.010), Sample(8, 0.012), Sample(64, 0.040)]
 AWAY = Arm("eagle3", True, DEPTH)
 
 

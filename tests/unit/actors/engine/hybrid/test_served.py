@@ -24,9 +24,10 @@ def test_a_hybrid_is_loaded_from_safetensors(tmp_path: Path) -> None:
 
 def test_forwards_are_timed_over_a_context_that_was_never_computed() -> None:
     samples = profile(make_engine(make_hybrid("lfm2", torch.float32)).target, 64)
-    rows = [count for count, _ in samples]
+    rows = [sample.rows for sample in samples]
     assert {1, 16} <= set(rows)
     assert rows == sorted(rows)
+    assert {sample.sequences for sample in samples} == {1, 8}
 
 
 @pytest.mark.parametrize("family", ["lfm2", "qwen3_next", "qwen3_5"])

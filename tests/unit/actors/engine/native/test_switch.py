@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
-from threading import Event
+from threading import Event, Timer
 from typing import Any
 
 import pytest
@@ -53,9 +53,8 @@ class Place:
     def change(self) -> Change:
         return Change(self.eager, 64, 1, self.install)
 
-    def install(self, native: NativeTarget, costs: list[tuple[int, float]]) -> None:
+    def install(self, native: NativeTarget) -> None:
         self.target = native
-        assert [rows for rows, _ in costs][:3] == [1, 2, 3]
         self.changed.set()
 
 
@@ -65,6 +64,15 @@ def test_a_library_that_is_there_computes_from_the_first_token(library: Future[L
     assert (switch.state, switch.wanted) == ("building", True)
     library.set_result(compiled())
     switch.settle(place.change())
+    assert switch.state == "native"
+    assert isinstance(place.target, NativeTarget)
+
+
+def test_who_is_patient_waits_for_the_build(library: Future[Library]) -> None:
+    place = Place()
+    switch = Switch(options(), place.eager.model.config)
+    Timer(0.01, lambda: library.set_result(compiled())).start()
+    switch.settle(place.change(), patient=True)
     assert switch.state == "native"
     assert isinstance(place.target, NativeTarget)
 

@@ -1,0 +1,154 @@
+"""A drafter times itself before it serves: what a round takes, by sessions and depth.
+
+The policy prices blocks by this grid from the first step on, and live blocks correct it
+(`policies.estimate_draft`). The sessions are made up: random tokens, and random features where
+the drafter reads any. Nothing depends on what is drafted, and drafters learn nothing from it.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from actors.contracts import MADE_UP, Commit, Drafter, DraftRequest, OpenSession, SessionKey
+from actors.sampling.params import SamplingParams
+
+if TYPE_CHECKING:
+    import torch
+
+log = logging.getLogger(__name__)
+
+Timings = list[tuple[int, int, float]]
+"""(sessions, depth, seconds of a round)"""
+
+SESSIONS = (1, 8, 32)
+BUDGET_S = 0.5
+"""Once it cannot be expected to last, no more sessions are looked at."""
+PROMPT = 16
+COMMITTED = 2
+"""Tokens of a commit: one that was drafted, and one of the target's own."""
+ROUNDS = 2
+"""Of each kind; the better one counts."""
+WARMING = 8
+"""Rounds after which a drafter that is still cold is taken as it is."""
+ANY_VOCABULARY = 1000
+GREEDY = SamplingParams(temperature=0.0, max_tokens=1 << 20, ignore_eos=True)
+
+
+def timed(
+    drafter: Drafter,
+    depth: int,
+    budget_s: float = BUDGET_S,
+    *,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Timings:
+    """Rounds of depth 1 and of the longest block, at most `depth`: one commit told for each
+    session, one block drafted for each.
+
+    Never raises: a drafter that fails here serves with its rounds untimed, as it would have served
+    with rounds that fail. Whatever it takes, one session's rounds are measured.
+    """
+    timings: Timings = []
+    try:
+        depths = sorted({1, min(depth, drafter.info.max_block or depth)}, reverse=True)
+        began_s, took_s = clock(), 0.0
+        for sessions in SESSIONS:
+            started_s = clock()
+            if timings and started_s - began_s + 2.0 * took_s > budget_s:
+                break
+            timings += _rounds(drafter, sessions, depths, clock)
+            took_s = clock() - started_s
+    except Exception as error:
+        log.warning("%s cannot be timed and serves all the same: %r", _name(drafter), error)
+        return []
+    return sorted(timings)
+
+
+def _rounds(
+    drafter: Drafter, sessions: int, depths: Sequence[int], clock: Callable[[], float]
+) -> Timings:
+    """Of so many sessions, opened for this and closed whatever happens."""
+    made = _MadeUp(drafter, sessions)
+    longest = PROMPT + COMMITTED * ROUNDS * len(depths) + max(depths)
+    if 0 < drafter.info.max_context < longest:
+        return []
+    try:
+        drafter.open([made.opening(key) for key in made.keys])
+        for _ in range(WARMING):
+            if not any(p.cold for p in drafter.propose(made.requests(max(depths)))):
+                break
+        return [(sessions, d, min(made.round(d, clock) for _ in range(ROUNDS))) for d in depths]
+    finally:
+        for key in made.keys:
+            with suppress(Exception):  # the others are to be closed as well
+                drafter.close(key)
+
+
+@dataclass(slots=True)
+class _MadeUp:
+    """Sessions of one length that nobody else has. width: of a row of features, 0 for none."""
+
+    drafter: Drafter
+    sessions: int
+    length: int = PROMPT
+    rounds: int = 0
+    width: int = 0
+    keys: list[SessionKey] = field(default_factory=list)
+    draw: random.Random = field(default_factory=lambda: random.Random(0))
+
+    def __post_init__(self) -> None:
+        self.keys = [SessionKey(MADE_UP, f"{self.sessions}-{i}") for i in range(self.sessions)]
+        if self.drafter.info.needs_features:
+            self.width = getattr(self.drafter, "feature_dim", 0)
+            if not self.width:
+                raise ValueError("it reads features and does not say how wide they are")
+
+    def opening(self, key: SessionKey) -> OpenSession:
+        return OpenSession(key, self._tokens(PROMPT), GREEDY, features=self._features(PROMPT - 1))
+
+    def requests(self, depth: int) -> list[DraftRequest]:
+        return [DraftRequest(key, depth) for key in self.keys]
+
+    def round(self, depth: int, clock: Callable[[], float]) -> float:
+        """Seconds."""
+        commits = [
+            Commit(
+                key,
+                self.rounds,
+                self.length,
+                self._tokens(COMMITTED),
+                self._features(COMMITTED),
+                depth,
+            )
+            for key in self.keys
+        ]
+        requests = self.requests(depth)
+        began_s = clock()
+        self.drafter.observe(commits)
+        self.drafter.propose(requests)
+        took_s = clock() - began_s
+        self.length += COMMITTED
+        self.rounds += 1
+        return max(took_s, 1e-9)  # a clock may be too coarse to see it
+
+    def _tokens(self, count: int) -> tuple[int, ...]:
+        vocabulary = self.drafter.info.vocab_size or ANY_VOCABULARY
+        return tuple(self.draw.randrange(vocabulary) for _ in range(count))
+
+    def _features(self, rows: int) -> torch.Tensor | None:
+        if not self.width:
+            return None
+        import torch
+
+        numbers = torch.Generator().manual_seed(self.draw.randrange(1 << 31))
+        return torch.randn(rows, self.width, generator=numbers).bfloat16()
+
+
+def _name(drafter: object) -> str:
+    info = getattr(drafter, "info", None)
+    return getattr(info, "mechanism", type(drafter).__name__)
