@@ -22,7 +22,8 @@ from actors.drafters.learned.chain import ChainDrafter
 from actors.drafters.learned.eagle_model import EagleModel
 from actors.drafters.learned.ends import Ends
 from actors.drafters.learned.pack import Pack
-from actors.drafters.learned.picking import extend
+from actors.drafters.learned.packed_chain import packed_chain
+from actors.drafters.learned.picking import extend, plain, take
 from actors.drafters.learned.projection import digest_of
 from actors.drafters.learned.words import Words
 
@@ -58,6 +59,7 @@ class EagleDrafter(ChainDrafter):
             spec.slots,
         )
         self.model = model.eval()
+        self._packed = packed_chain(model, ends, words.vocab, ends.draft_ids)
 
     @classmethod
     def load(cls, config: DrafterConfig) -> Self:
@@ -89,8 +91,15 @@ class EagleDrafter(ChainDrafter):
     def draft(self, chains: Sequence[Chain]) -> None:
         if self.model.spec.slots:
             self._draft_slots(chains)
-        else:
+            return
+        if self._packed is None:
             super().draft(chains)
+            return
+        whole, rest = [c for c in chains if plain(c)], [c for c in chains if not plain(c)]
+        if whole:
+            take(whole, *self._packed.draft(whole, [self.first(c) for c in whole]), self.words)
+        if rest:
+            super().draft(rest)
 
     @override
     def first(self, chain: Chain) -> torch.Tensor:

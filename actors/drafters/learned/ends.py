@@ -29,6 +29,11 @@ class Ends(nn.Module):
         self.draft_ids = draft_ids
 
     @property
+    def table(self) -> torch.Tensor:
+        """Embeddings [tokens, hidden], as stored."""
+        return self._embedding
+
+    @property
     def tokens(self) -> int:
         """Ids that have an embedding."""
         return int(self._embedding.shape[0])

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from typing_extensions import override
 
-from actors.drafters.external_kv import Span
+from actors.drafters.external_kv import SessionKV
 from actors.drafters.learned.attend import Block, Causal
 from actors.drafters.learned.blocks import MLP, Attend, Attention, DecoderLayer, RMSNorm, Rope
 from actors.drafters.learned.eagle_model import EagleLayer
@@ -67,7 +67,7 @@ class PackedLayer(nn.Module):
         spec = self._spec
         self._mlp_norm, self._input_norm = multiplier(mlp), multiplier(own)
         self._beside_norm = None if beside is None else multiplier(beside)
-        self._layer = library.DraftLayer(
+        self.structure = library.DraftLayer(
             rounds=int(self._dtype is torch.bfloat16),
             hidden=spec.hidden,
             inter=self._inter,
@@ -99,16 +99,16 @@ class PackedLayer(nn.Module):
         beside = None if beside is None else beside.contiguous()
         out = torch.empty_like(x)
         cosines, sines = (part.contiguous() for part in table)
-        self._layer.turned = 2 * cosines.shape[-1]
+        self.structure.turned = 2 * cosines.shape[-1]
         causal, window = attend.mask(self._index)
         spans = attend.spans
-        held = [self._room(span) for span in spans]
-        starts = _integers([span.start for span in spans])
-        stops = _integers([span.stop for span in spans])
-        offsets = _integers([span.offset for span in spans])
-        capacities = _integers([keys.shape[1] for keys, _ in held])
-        keys = _integers([keys.data_ptr() for keys, _ in held])
-        values = _integers([values.data_ptr() for _, values in held])
+        held = [self.room(s.kv, s.offset + s.stop - s.start) for s in spans]
+        starts = integers([span.start for span in spans])
+        stops = integers([span.stop for span in spans])
+        offsets = integers([span.offset for span in spans])
+        capacities = integers([keys.shape[1] for keys, _ in held])
+        keys = integers([keys.data_ptr() for keys, _ in held])
+        values = integers([values.data_ptr() for _, values in held])
         step = library.DraftStep(
             rows=x.shape[0],
             x=x.data_ptr(),
@@ -126,12 +126,12 @@ class PackedLayer(nn.Module):
             values=ctypes.addressof(values),
             out=out.data_ptr(),
         )
-        self._crew.layer(self._layer, step)
+        self._crew.layer(self.structure, step)
         return out
 
-    def _room(self, span: Span) -> tuple[torch.Tensor, torch.Tensor]:
-        end = span.offset + span.stop - span.start
-        return span.kv.room(self._index, end, self._empty, self._empty)
+    def room(self, kv: SessionKV, rows: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values of a session, with memory for so many rows."""
+        return kv.room(self._index, rows, self._empty, self._empty)
 
 
 class PackedEagleLayer(PackedLayer):
@@ -180,5 +180,6 @@ def _address(tensor: torch.Tensor | None) -> int | None:
     return None if tensor is None else tensor.data_ptr()
 
 
-def _integers(values: list[int]) -> ctypes.Array[ctypes.c_int64]:
+def integers(values: list[int]) -> ctypes.Array[ctypes.c_int64]:
+    """As the library reads them: counts, offsets, addresses."""
     return (ctypes.c_int64 * len(values))(*values)

@@ -18,14 +18,14 @@ class PackedNorm(nn.Module):
     def __init__(self, norm: RMSNorm, crew: Crew) -> None:
         super().__init__()
         self._crew = crew
-        self._eps = norm.eps
+        self.eps = norm.eps
         self.weight = nn.Buffer(multiplier(norm), persistent=False)
 
     @override
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         rows = x.reshape(-1, x.shape[-1]).float().contiguous()
         out = torch.empty_like(rows)
-        self._crew.norm(rows, self.weight, self._eps, out)
+        self._crew.norm(rows, self.weight, self.eps, out)
         return out.view(x.shape)
 
 

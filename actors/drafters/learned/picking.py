@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -28,6 +29,31 @@ def extend(chains: Sequence[Chain], logits: torch.Tensor, words: Words) -> None:
         # Nothing follows an end, and whether it is one, the target decides (pitfalls S09); but a
         # length must not tell what was drawn (S16).
         chain.ended = not chain.drawn and _ends(chain, token, words)
+    if bad:
+        raise DrafterError("the drafter's logits are not finite", bad)
+
+
+def plain(chain: Chain) -> bool:
+    """Whether the largest logit is the next draft, and then every later one of the block."""
+    return _prefix(chain).plain_greedy
+
+
+def take(
+    chains: Sequence[Chain],
+    drafts: Sequence[Sequence[int]],
+    tops: Sequence[Sequence[float]],
+    words: Words,
+) -> None:
+    """Whole blocks of greedy drafts with their logits. Raises DrafterError as `extend` does."""
+    bad: list[SessionKey] = []
+    for chain, block, sizes in zip(chains, drafts, tops, strict=True):
+        for token, size in zip(block[: chain.depth], sizes, strict=False):
+            if not math.isfinite(size):
+                bad.append(chain.session.key)
+            if not math.isfinite(size) or chain.ended:
+                break
+            chain.drafts.append(token)
+            chain.ended = _ends(chain, token, words)
     if bad:
         raise DrafterError("the drafter's logits are not finite", bad)
 

@@ -29,6 +29,10 @@ class Crew:
         """What the step points at must live until this returns."""
         self._library.layer(self._handle, layer, step)
 
+    def chain(self, chain: library.Chain, step: library.ChainStep) -> None:
+        """What the step points at must live until this returns."""
+        self._library.chain(self._handle, chain, step)
+
     def norm(
         self, x: torch.Tensor, weight: torch.Tensor, epsilon: float, out: torch.Tensor
     ) -> None:

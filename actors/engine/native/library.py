@@ -8,7 +8,7 @@ from typing import Any
 
 from actors.engine.errors import EngineError
 
-ABI = 4
+ABI = 5
 FAULTS = {
     1: "a position lies outside max_model_len",
     2: "a token id is outside the vocabulary",
@@ -87,6 +87,34 @@ class DraftStep(ctypes.Structure):
     )
 
 
+class Chain(ctypes.Structure):
+    """PilotfishChain."""
+
+    _fields_ = (
+        ("count", _I),
+        ("layers", ctypes.POINTER(DraftLayer)),
+        ("recycles_normed", _I),
+        ("norm", _P),
+        ("epsilon", _F),
+        ("head", ctypes.POINTER(Linear)),
+        ("choices", _I),
+        ("ids", _P),
+        *((name, _I) for name in ("rounded", "tokens")),
+        ("embedding", _P),
+    )
+
+
+class ChainStep(ctypes.Structure):
+    """PilotfishChainStep."""
+
+    _fields_ = (
+        *((name, _I) for name in ("chains", "depth")),
+        *((name, _P) for name in ("depths", "states", "cosines", "sines")),
+        ("window", _I),
+        *((name, _P) for name in ("offsets", "capacities", "keys", "values", "drafts", "tops")),
+    )
+
+
 class Library:
     """The functions of a compiled library. Calls release the interpreter lock."""
 
@@ -105,6 +133,8 @@ class Library:
         self._declare("pilotfish_linear", _I, _P, ctypes.POINTER(Linear), _I, _P, _I, _P)
         layer, step = ctypes.POINTER(DraftLayer), ctypes.POINTER(DraftStep)
         self._declare("pilotfish_layer", _I, _P, layer, step)
+        chain, walk = ctypes.POINTER(Chain), ctypes.POINTER(ChainStep)
+        self._declare("pilotfish_chain", _I, _P, chain, walk)
         self._declare("pilotfish_norm", None, _I, _I, _P, _P, _F, _P)
 
     def _declare(self, name: str, result: Any, *arguments: Any) -> None:
@@ -145,6 +175,11 @@ class Library:
     def layer(self, crew: int, layer: DraftLayer, step: DraftStep) -> None:
         """Writes the step's `out`, and keys and values of its rows."""
         if self._dll.pilotfish_layer(crew, layer, step):
+            raise EngineError(FAULTS[3])
+
+    def chain(self, crew: int, chain: Chain, step: ChainStep) -> None:
+        """Writes the step's `drafts` and `tops`, and keys and values of all drafts but the last."""
+        if self._dll.pilotfish_chain(crew, chain, step):
             raise EngineError(FAULTS[3])
 
     def norm(self, rows: int, size: int, x: int, weight: int, epsilon: float, out: int) -> None:

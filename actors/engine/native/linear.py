@@ -17,12 +17,12 @@ class PackedLinear(nn.Module):
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None, crew: Crew) -> None:
         super().__init__()
-        self._crew = crew
+        self.crew = crew
         self.out_features, self.in_features = weight.shape
         self.packed = nn.Buffer(pack(weight.detach()), persistent=False)
         row = pack_bias(None if bias is None else bias.detach())
         self._bias = row
-        self._linear = library.Linear(
+        self.structure = library.Linear(
             int(weight.dtype is torch.bfloat16),
             self.in_features,
             self.out_features,
@@ -35,7 +35,7 @@ class PackedLinear(nn.Module):
         rows = x.reshape(-1, self.in_features).float().contiguous()
         out = torch.empty(rows.shape[0], padded(self.out_features), dtype=torch.float32)
         if rows.shape[0]:
-            self._crew.linear(self._linear, rows, out)
+            self.crew.linear(self.structure, rows, out)
         return out[:, : self.out_features].reshape(*x.shape[:-1], self.out_features)
 
 

@@ -113,6 +113,38 @@ struct PilotfishDraftStep {
   float* out;                 // [rows][hidden]
 };
 
+// A model whose first layer joins a token's embedding (`beside`) with the state before it.
+struct PilotfishChain {
+  int64_t count;                      // layers
+  const PilotfishDraftLayer* layers;  // [count]
+  int64_t recycles_normed;            // 1: the first layer reads the normed state
+  const float* norm;                  // [hidden], before the head
+  float epsilon;
+  const PilotfishLinear* head;
+  int64_t choices;       // columns of the head that may be drafted
+  const int64_t* ids;    // [choices] what they are called, or null: column i is token i
+  int64_t rounded;       // embeddings in 1: bfloat16, 0: float32
+  int64_t tokens;        // rows of the table
+  const void* embedding;  // [tokens][hidden]
+};
+
+// Chains of different lengths; draft i of a chain, once chosen, becomes row offset + i of its session.
+struct PilotfishChainStep {
+  int64_t chains;
+  int64_t depth;           // the most drafts of a chain
+  const int64_t* depths;   // [chains]
+  const float* states;     // [chains][hidden]
+  const float* cosines;    // [chains][depth][turned / 2]
+  const float* sines;      // [chains][depth][turned / 2]
+  int64_t window;
+  const int64_t* offsets;     // [chains]
+  const int64_t* capacities;  // [layers][chains]
+  float* const* keys;         // [layers][chains]
+  float* const* values;       // [layers][chains]
+  int64_t* drafts;            // [chains][depth]
+  float* tops;                // [chains][depth] the drafts' logits; NaN where a logit is none
+};
+
 int64_t pilotfish_abi();
 // Null where the machine has no memory or no threads for it.
 void* pilotfish_create(const PilotfishModel*, const PilotfishLayer*, int64_t threads);
@@ -129,6 +161,8 @@ int64_t pilotfish_linear(void*, const PilotfishLinear*, int64_t rows, const floa
                          int64_t stride, float* out);
 // 0, or 3 as above.
 int64_t pilotfish_layer(void*, const PilotfishDraftLayer*, const PilotfishDraftStep*);
+// 0, or 3 as above.
+int64_t pilotfish_chain(void*, const PilotfishChain*, const PilotfishChainStep*);
 // RMS norm of rows [rows][size], size being a multiple of eight, on the caller's thread.
 void pilotfish_norm(int64_t rows, int64_t size, const float* x, const float* weight, float epsilon,
                     float* out);

@@ -2,6 +2,7 @@
 #include <exception>
 
 #include "abi.h"
+#include "chain.h"
 #include "crew.h"
 #include "layer.h"
 #include "linear.h"
@@ -55,6 +56,17 @@ int64_t pilotfish_layer(void* crew, const PilotfishDraftLayer* layer,
       pilotfish::LayerWalk<pilotfish::bf16>(on, *layer, *step).run();
     } else {
       pilotfish::LayerWalk<float>(on, *layer, *step).run();
+    }
+  });
+}
+
+int64_t pilotfish_chain(void* crew, const PilotfishChain* chain, const PilotfishChainStep* step) {
+  auto& on = *static_cast<pilotfish::Crew*>(crew);
+  return contained([&] {
+    if (chain->head->rounds) {
+      pilotfish::ChainWalk<pilotfish::bf16>(on, *chain, *step).run();
+    } else {
+      pilotfish::ChainWalk<float>(on, *chain, *step).run();
     }
   });
 }

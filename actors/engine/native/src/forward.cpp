@@ -14,7 +14,7 @@
 namespace pilotfish {
 namespace {
 
-constexpr int64_t ABI = 4;
+constexpr int64_t ABI = 5;
 constexpr int64_t BAD_POSITION = 1, BAD_TOKEN = 2, NO_MEMORY = 3;
 
 long padded(long n) { return (n + PANEL - 1) / PANEL * PANEL; }
