@@ -49,7 +49,7 @@ class Adaptive:
         self._plans: dict[str, Plan] = {}
         self._batch: object = None  # what they are for, and since when
         self._at = 0
-        self._urgent = False  # a shadow is due as soon as it can be paid
+        self._urgent: tuple[float, float] | None = None  # price and step of a shadow that waits
         self._unread: dict[Key, list[Scored]] = {}
         self._read = -LOOK_EVERY
         self.tally = Tally()  # what others are told
@@ -108,12 +108,21 @@ class Adaptive:
         return (
             moment.step - self._at < LOOK_EVERY
             and self._batch == _batch(moment)
-            and not self._urgent
+            and not self._shadow_due()
             and estimate.shadows_count(moment.rule)
             and _draw(self.windows.seed, moment.step) >= explore.CALM_SHARE
             and not self.fresh(moment)
             and not any(ledger.fallen for ledger in self.state.ledgers.values())
             and self.windows.kind(moment.step) == "policy"
+        )
+
+    def _shadow_due(self) -> bool:
+        """Whether one that is urgent can be paid by now."""
+        purse = self.state.purse
+        return (
+            self._urgent is not None
+            and purse.shadows >= 1.0
+            and explore.affords(purse, *self._urgent)
         )
 
     def rows(self, moment: Moment, decision: Decision, offers: Sequence[Offer]) -> list[Row]:
@@ -231,7 +240,7 @@ class Adaptive:
         one of which is known least of late."""
         step = view.moment.step
         free = [(c, arm) for c in view.cohorts for arm in view.arms if plans[c].arm != arm]
-        self._urgent = False
+        self._urgent = None
         if not free or not estimate.shadows_count(view.moment.rule):
             return None
         never = Estimate(step=-1)
@@ -242,12 +251,14 @@ class Adaptive:
         cohort, arm = free[max(range(len(free)), key=lambda i: (surprises[i], ages[i]))]
         depth, sessions = view.deepest(arm), min(view.counts[cohort], explore.SHADOW_ROWS)
         lacks = view.evidence(cohort, arm) < ENOUGH_BLOCKS
-        self._urgent = lacks or any(surprises)
+        urgent = lacks or any(surprises) or self._fresh(cohort, step)
+        price_s = 0.0 if arm.remote else view.costs.block_s(arm, sessions, depth)
+        self._urgent = (price_s, view.standard_s) if urgent else None
         purse = explore.shadowed(
             self.state.purse,
-            urgent=self._urgent or self._fresh(cohort, step),
+            urgent=urgent,
             draw=_draw(self.windows.seed, step),
-            price_s=0.0 if arm.remote else view.costs.block_s(arm, sessions, depth),
+            price_s=price_s,
             step_s=view.standard_s,
         )
         if purse is None:

@@ -41,7 +41,7 @@ ASK_S = 0.0001
 """What asking remote drafters takes of the engine's thread, before it was ever measured."""
 TOGETHER = 4
 """Steps that are learnt from at once."""
-LENIENT = ("no-gain", "no-evidence")
+LENIENT = ("no-gain", "held", "no-evidence")
 """Reasons of plans that leave it to each request's own record."""
 UNREAD = 256
 """Scored blocks that are kept between two steps without prompts."""
@@ -135,7 +135,7 @@ class Steering:
         if price_s > SMALL * self.step_s(moment.writers):
             return plan
         depth = min(depth, arm.max_depth)
-        return Plan(arm, depth if plan.reason == "no-gain" else 0, depth, plan.reason)
+        return Plan(arm, 0 if plan.reason == "no-evidence" else depth, depth, plan.reason)
 
     def _price_s(self, arm: Arm, sessions: int, depth: int) -> float:
         """What asking takes of a step when nothing is waited for."""
