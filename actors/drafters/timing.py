@@ -64,7 +64,8 @@ def timed(
             timings += _rounds(drafter, sessions, depths, clock)
             took_s = clock() - started_s
     except Exception as error:
-        log.warning("%s cannot be timed and serves all the same: %r", _name(drafter), error)
+        name = type(drafter).__name__
+        log.warning("%s cannot be timed and serves all the same: %r", name, error)
         return []
     return sorted(timings)
 
@@ -147,8 +148,3 @@ class _MadeUp:
 
         numbers = torch.Generator().manual_seed(self.draw.randrange(1 << 31))
         return torch.randn(rows, self.width, generator=numbers).bfloat16()
-
-
-def _name(drafter: object) -> str:
-    info = getattr(drafter, "info", None)
-    return getattr(info, "mechanism", type(drafter).__name__)

@@ -28,13 +28,15 @@ MOST_SAMPLES = 256
 MOST_BYTES = 1 << 16
 
 
-def kept(folder: str, kind: Kind, measure: Callable[[], list[Sample]]) -> list[Sample]:
-    """The samples of such an engine, from the folder or measured and put there; without a folder
-    (empty) they are measured."""
+def kept(
+    folder: str, kind: Kind, measure: Callable[[], list[Sample]], *, anew: bool = False
+) -> list[Sample]:
+    """The samples of such an engine, from the folder, or measured (always, if `anew`) and put
+    there; without a folder (empty) they are measured."""
     if not folder:
         return measure()
     path = place(folder, kind)
-    if (known := read(path, kind)) is not None:
+    if not anew and (known := read(path, kind)) is not None:
         logger.info("costs as %s has them", path)
         return known
     samples = measure()

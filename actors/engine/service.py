@@ -35,7 +35,7 @@ from actors.engine.plan import Plan
 from actors.engine.ports import drafter_bytes_a_row, make_port, take_endpoints
 from actors.engine.profile import profile
 from actors.engine.profile_cache import kept
-from actors.engine.profile_kind import kind_of
+from actors.engine.profile_kind import Kind, kind_of
 from actors.engine.servicer import VerificationServicer
 from actors.engine.sizing import memory_share, place_bytes, pool_blocks, row_bytes
 from actors.engine.state import is_recurrent
@@ -66,8 +66,9 @@ STATS_TIMEOUT_S = 5.0
 class EngineService:
     """Loads the target at construction (tens of seconds); raises EngineError subclasses.
 
-    ranks: the others that share the target; None when this process has it alone. patient: waits
-    for the executor that it will serve with. costs: the profile that the policy began with.
+    ranks: the others that share the target; None when this process has it alone. profiling: waits
+    for the executor that it would serve with, and measures though a profile is kept. costs, kind:
+    the profile that the policy began with, and of what.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class EngineService:
         on_span: SpanSink | None = None,
         ranks: Lead | None = None,
         *,
-        patient: bool = False,
+        profiling: bool = False,
     ) -> None:
         self.options = options
         if options.threads:
@@ -140,13 +141,16 @@ class EngineService:
 
         digest = target_digest(model.config.to_dict())
         self.costs: list[Sample] = []
+        self.kind: Kind | None = None
 
         def steer(pool: KVPool | None) -> None:
             """By what a forward of the engine's target costs; pool: where to measure it."""
+            self.kind = kind_of(options, digest, engine.target, self.max_model_len)
             self.costs = kept(
                 options.compile_cache,
-                kind_of(options, digest, engine.target, self.max_model_len),
+                self.kind,
                 lambda: profile(engine.target, self.max_model_len, pool, options.max_num_seqs),
+                anew=profiling,
             )
             engine.speculation, engine.steering = steered(
                 self.costs, options.rule, options.depth, options.verifier_id
@@ -162,7 +166,7 @@ class EngineService:
             torch.set_num_threads(1)
 
         self._change: Change | None = Change(target, self.max_model_len, options.threads, install)
-        self.switch.settle(self._change, patient=patient)
+        self.switch.settle(self._change, patient=profiling)
         if options.device.startswith("cuda") and ranks is None and not options.enforce_eager:
             budget = graph_budget(options.device)
             engine.target = GraphTarget(target, engine.pool, self.max_model_len, budget)

@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from cluster.cli import bench, drafter, models, plan, simulate, train
+from cluster.cli import bench, drafter, models, plan, profile, simulate, train
 from cluster.cli.flags import BY_NAME, help_of
 from cluster.cli.foreign import FOREIGN, normalised, refusal
 from cluster.cli.options import FlagError, app_args
@@ -34,6 +34,7 @@ app.add_typer(drafter.app, name="drafter")
 app.add_typer(models.app, name="models")
 app.command()(bench.bench)
 app.command()(plan.plan)
+app.command()(profile.profile)
 app.command()(simulate.simulate)
 app.command()(train.train)
 
