@@ -224,6 +224,8 @@ def rounds(path: str, options: argparse.Namespace) -> dict[str, list[Turn]]:
                 pipe.send(None)
         for process in processes:
             process.join(30)
+            if process.is_alive():
+                process.kill()
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -105,3 +105,31 @@ def test_features_arrive_as_they_would_over_the_wire() -> None:
     assert packed.features.shape == rows.shape
     assert not torch.equal(packed.features, rows)
     torch.testing.assert_close(packed.features.float(), rows.float(), rtol=1 / 15, atol=0.02)
+
+
+def test_a_long_prompts_report_compares_turn_by_turn_and_counts_gaps_of_its_own_time() -> None:
+    script = module("long_prompt")
+    events: list[list[Any]] = []
+
+    class Engine:
+        def step(self) -> list[Any]:
+            return events.pop(0)
+
+    clock = script.Clock(Engine())
+    clock.at = {"s": [1.0, 2.0, 4.0, 7.0], "t": [1.5, 2.5]}
+    assert clock.gaps(["s", "t"], 2.0, 4.0) == (2.0, 1.0)
+    turns = {
+        leg: [script.Turn(ttft_s, (0.02,), (0.05, 0.2, 0.3), cold, leg != "standard")]
+        for leg, ttft_s, cold in (
+            ("standard", 10.0, 0),
+            ("colocated", 11.0, 4),
+            ("remote", 10.2, 6),
+        )
+    }
+    options = SimpleNamespace(tokens=7500, rounds=1, mechanism="eagle3", threads=2)
+    rows = [line for line in script.report(turns, options) if line.startswith("| ")]
+    assert rows[2].startswith(
+        "| standard | 10.00 | 1.000 (1.000) | 20 | 200 | 200 | 300 | 0 | 0 of"
+    )
+    assert "| colocated | 11.00 | 1.100 (1.100) |" in rows[3]
+    assert rows[4].endswith("| 6 | 1 of 1 |")
