@@ -3,9 +3,10 @@ the target's weights have just passed through the caches and its threads are abo
 
     python infra/bench/drafting.py [--drafters eagle3 mtp] [--sessions 1 4] [--depths 1 2 3 4]
 
-Milliseconds a call for all sessions together, medians over rounds in which the lengths take turns;
-CPU is of all threads of the process. A call takes two committed tokens of each session, which is
-what it has to absorb before it drafts. In the engine greedy requests write; lengths are fixed.
+Milliseconds of a block of all sessions together, and of the engine's whole step: medians over texts
+whose lengths take turns. CPU is of all threads of the process, and means something on a busy
+machine too. Alone a call takes two committed tokens of each session, which it has to absorb before
+it drafts; in the engine greedy requests write, and D = 0 is standard decode.
 """
 
 from __future__ import annotations
@@ -17,13 +18,20 @@ import platform
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
 
-from actors.contracts import Commit, Drafter, DraftRequest, OpenSession, SessionKey
+from actors.contracts import (
+    Commit,
+    Drafter,
+    DraftRequest,
+    Gathered,
+    OpenSession,
+    SessionKey,
+)
 from actors.drafters.config import DrafterConfig
 from actors.drafters.shipped import catalogue
 from actors.drafters.table import build_drafter
@@ -41,14 +49,15 @@ PROMPT = 200
 
 @dataclass
 class Times:
-    """Milliseconds of calls: wall, CPU, and of the whole step where there is one."""
+    """Milliseconds of blocks, wall and CPU, and of the steps around them."""
 
     wall: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
     step: list[float] = field(default_factory=list)
+    step_cpu: list[float] = field(default_factory=list)
 
     def cells(self) -> str:
-        parts = (self.wall, self.cpu, self.step)
+        parts = (self.wall, self.cpu, self.step, self.step_cpu)
         return " | ".join(f"{statistics.median(p):.2f}" if p else "" for p in parts)
 
 
@@ -81,15 +90,26 @@ class Alone:
         for key, length in self._lengths.items():
             commits.append(Commit(key, 0, length, (7 + self._turn % 40, 11), self._rows(2)))
             self._lengths[key] = length + 2
-        began, cpu = time.perf_counter(), time.process_time()
+        began = _now()
         self._drafter.observe(commits)
         self._drafter.propose(self._asks(depth))
-        times.wall.append(1e3 * (time.perf_counter() - began))
-        times.cpu.append(1e3 * (time.process_time() - cpu))
+        wall, cpu = _since(began)
+        times.wall.append(wall)
+        times.cpu.append(cpu)
 
     def close(self) -> None:
         for key in self._lengths:
             self._drafter.close(key)
+
+
+def _now() -> tuple[float, float]:
+    return time.perf_counter(), time.process_time()
+
+
+def _since(began: tuple[float, float]) -> tuple[float, float]:
+    """Milliseconds, wall and CPU."""
+    wall, cpu = _now()
+    return 1e3 * (wall - began[0]), 1e3 * (cpu - began[1])
 
 
 def alone(
@@ -115,20 +135,33 @@ def together(engine: Engine, count: int, depth: int, tokens: int, times: Times) 
     for i in range(count):
         prompt = tuple(100 + (17 * i + 7 * j) % 5000 for j in range(PROMPT // 4))
         engine.add(EngineRequest(f"r{i}", prompt, params))
+    gather, block = engine.port.gather, (0.0, 0.0)
+
+    def timed(wanted: dict[str, int], worth_s: Mapping[str, float]) -> Gathered:
+        nonlocal block
+        began = _now()
+        gathered = gather(wanted, worth_s)
+        block = _since(began)
+        return gathered
+
+    engine.port.gather = timed  # type: ignore[method-assign]
     while engine.has_work:
-        before, cpu, began = replace(engine.stats), time.process_time(), time.perf_counter()
-        running = len(engine.sequences)
+        before, running, began = replace(engine.stats), len(engine.sequences), _now()
         engine.step()
-        step, after = time.perf_counter() - began, engine.stats
+        (step, step_cpu), after = _since(began), engine.stats
         whole = after.drafted - before.drafted == count * depth
         if whole and running == count and after.prefill_tokens == before.prefill_tokens:
-            times.wall.append(1e3 * (after.wait_s - before.wait_s))
-            times.cpu.append(1e3 * (time.process_time() - cpu))
-            times.step.append(1e3 * step)
+            for kept, value in zip(
+                (times.wall, times.cpu, times.step, times.step_cpu),
+                (*block, step, step_cpu),
+                strict=True,
+            ):
+                kept.append(value)
+    engine.port.gather = gather  # type: ignore[method-assign]
 
 
 def in_engine(config: DrafterConfig, options: argparse.Namespace) -> dict[tuple[int, int], Times]:
-    """Of the whole step CPU and wall; of the block wall. Length 0 is standard decode."""
+    """By (sessions, D)."""
     service = EngineService(
         EngineOptions(
             config.target,
@@ -165,8 +198,8 @@ def report(options: argparse.Namespace) -> str:
         f"{datetime.date.today().isoformat()}, {platform.machine()}, {os.cpu_count()} cores, torch "
         f"{torch.__version__}, {options.threads} threads, load before: {os.getloadavg()[0]:.1f}",
         "",
-        "| drafter | where | sessions | D | block, ms | CPU, ms | step, ms |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
+        "| drafter | where | sessions | D | block | its CPU | step | its CPU |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     shipped = {mechanism: str(folder) for (mechanism, _), folder in catalogue().items()}
     for drafter in options.drafters:
