@@ -4,13 +4,15 @@ the target writes greedily, and real runs at T = 1.
 python infra/bench/drafters.py --spec-bench question.jsonl --train DIR [--model smollm2]
 
 DIR is the output folder of `pilotfish train`: its validation answers are replayed, and its curves
-become the picture. Results go to infra/bench/results/drafters.md and .png.
+become the picture. Results go to infra/bench/results/drafters.md and .png. With `--figures FILE`
+only drafters whose weights have changed since are measured again.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
+import hashlib
 import json
 import math
 from collections.abc import Sequence
@@ -41,6 +43,8 @@ from cluster.training.command import encoder
 RESULTS = Path(__file__).parent / "results"
 CATEGORIES = ("summarization", "rag", "translation", "qa", "math_reasoning", "coding")
 DEPTH, TOKENS = 6, 64
+BESIDE = "eagle3"
+"""The best one is also run with suffix decoding."""
 COLOURS = {"dspark": "#0072B2", "dflash": "#D55E00", "eagle3": "#009E73", "mtp": "#CC79A7"}
 
 
@@ -72,12 +76,14 @@ def answers(path: str, prompts: Sequence[tuple[str, str]], taps: tuple[int, ...]
     ]
 
 
-def sampled(path: str, prompts: Sequence[tuple[str, str]], drafter: Drafter) -> dict[str, float]:
-    """Acceptance length of runs at T = 1 with fixed seeds and whole blocks, by category."""
+def runs(
+    path: str, prompts: Sequence[tuple[str, str]], drafter: Drafter, temperature: float
+) -> list[str]:
+    """Cells of acceptance length of runs with fixed seeds and whole blocks: all, by category."""
     port, encode = LocalPort(drafter), encoder(path)
     engine = _engine(path, port, DEPTH)
     for i, (_, text) in enumerate(prompts):
-        params = SamplingParams(temperature=1.0, seed=i, max_tokens=TOKENS)
+        params = SamplingParams(temperature=temperature, seed=i, max_tokens=TOKENS)
         engine.add(EngineRequest(str(i), tuple(encode(text)), params))
     counts: dict[str, list[int]] = {}
     for event in drain(engine):
@@ -88,7 +94,8 @@ def sampled(path: str, prompts: Sequence[tuple[str, str]], drafter: Drafter) -> 
                 tally = counts.setdefault(name, [0, 0])
                 tally[0] += len(event.tokens)
                 tally[1] += 1
-    return {name: tokens / rounds for name, (tokens, rounds) in counts.items()}
+    found = {name: tokens / rounds for name, (tokens, rounds) in counts.items()}
+    return [f"{found.get(c, math.nan):.2f}" for c in ("all", *CATEGORIES)]
 
 
 def _engine(path: str, port: Any, depth: int = 0) -> Engine:
@@ -168,6 +175,7 @@ def main() -> None:
     parser.add_argument("--train", type=Path, required=True)
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--valid", type=int, default=48, help="Validation answers to replay.")
+    parser.add_argument("--figures", type=Path, help="JSON of what was measured before.")
     options = parser.parse_args()
     path = str(resolve(options.model))
     prompts = spec_bench(options.spec_bench)
@@ -189,36 +197,71 @@ def main() -> None:
         "are exact replays: the serving drafter at every position of what the target writes.",
         "",
     ]
-    made = {m: _drafter(m, folder, path) for (m, _), folder in sorted(catalogue().items())}
+    known = _known(options.figures)
+    found = {
+        mechanism: _once(known, mechanism, folder, path, sets, prompts, taps)
+        for (mechanism, _), folder in sorted(catalogue().items())
+    }
+    if options.figures:
+        options.figures.write_text(json.dumps(known), "utf-8")
     for title, examples in sets.items():
         categories = sorted({e.category for e in examples})
-        depths, by_category, positions = list[Any](), list[Any](), list[Any]()
-        for name, drafter in made.items():
-            right = right_drafts(drafter, examples, taps, DEPTH)
-            cells = replayed([(e.category, r) for e, r in zip(examples, right, strict=True)])
-            for rows, row in zip((depths, by_category, positions), cells, strict=True):
-                rows.append([name, *row])
+        depths, by_category, positions = (
+            [[name, *measured[title][i]] for name, measured in found.items()] for i in range(3)
+        )
         heads = [f"D = {d}" for d in range(1, DEPTH + 1)]
         lines += [f"## {title}, greedy", "", *table(["drafter", *heads], depths)]
         lines += ["By category, D = 6:", "", *table(["drafter", *categories], by_category)]
         lines += ["The first k drafts right:", ""]
         lines += table(["drafter", *(f"k = {k}" for k in range(1, DEPTH + 1))], positions)
-    rows = []
-    for name, drafter in made.items():
-        found = sampled(path, prompts, drafter)
-        cells = [f"{found.get(c, math.nan):.2f}" for c in ("all", *CATEGORIES)]
-        rows.append([name, *cells])
+    rows = [[name, *measured["sampled"]] for name, measured in found.items()]
     lines += ["## 12 Spec-Bench prompts, T = 1 (`coupled`), D = 6", ""]
+    lines += table(["drafter", "all", *CATEGORIES], rows)
+    rows = [[n, *m["with suffix"]] for n, m in found.items() if "with suffix" in m]
+    lines += ["## 12 Spec-Bench prompts, greedy, with suffix decoding beside it, D = 6", ""]
     lines += table(["drafter", "all", *CATEGORIES], rows)
     lines += ["## Over training (a part of the validation answers, greedy)", ""]
     heads = ["drafter", "answer positions", "CPU s", "D = 1", "D = 2", f"D = {DEPTH}"]
-    lines += table(heads, [row for name in made for row in curve(options.train, name)])
+    lines += table(heads, [row for name in found for row in curve(options.train, name)])
     lines += ["![acceptance length over training](drafters.png)", ""]
     (RESULTS / "drafters.md").write_text("\n".join(lines), "utf-8")
-    picture(options.train, list(made))
+    picture(options.train, list(found))
 
 
-def _drafter(mechanism: str, folder: Path, target: str) -> Drafter:
+def _known(file: Path | None) -> dict[str, Any]:
+    if file is None or not file.exists():
+        return {}
+    found: dict[str, Any] = json.loads(file.read_text("utf-8"))
+    return found
+
+
+def _once(
+    known: dict[str, Any],
+    mechanism: str,
+    folder: Path,
+    path: str,
+    sets: dict[str, list[Example]],
+    prompts: Sequence[tuple[str, str]],
+    taps: tuple[int, ...],
+) -> dict[str, Any]:
+    """Cells of one drafter by table; `known`, by the digest of its weights, is added to."""
+    with (folder / "model.safetensors").open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest not in known:
+        drafter, cells = _drafter(mechanism, folder, path), dict[str, Any]()
+        for title, examples in sets.items():
+            right = right_drafts(drafter, examples, taps, DEPTH)
+            cells[title] = replayed([(e.category, r) for e, r in zip(examples, right, strict=True)])
+        cells["sampled"] = runs(path, prompts, drafter, 1.0)
+        if mechanism == BESIDE:
+            both = _drafter(mechanism, folder, path, suffix=True)
+            cells["with suffix"] = runs(path, prompts, both, 0.0)
+        known[digest] = cells
+    measured: dict[str, Any] = known[digest]
+    return measured
+
+
+def _drafter(mechanism: str, folder: Path, target: str, *, suffix: bool = False) -> Drafter:
     return build_drafter(
         DrafterConfig(
             mechanism,
@@ -226,6 +269,7 @@ def _drafter(mechanism: str, folder: Path, target: str) -> Drafter:
             target=target,
             num_speculative_tokens=DEPTH,
             target_tokenizer=target,
+            enable_suffix_decoding=suffix,
         )
     )
 
