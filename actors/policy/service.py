@@ -18,13 +18,12 @@ from actors.policy.errors import ReportRefused, Superseded
 from actors.policy.learnt import Learnt
 from actors.policy.options import PolicyOptions
 from pilotfish.v1 import control_pb2 as pb
-from policies import leases, live, reign
+from policies import exchange_rate, leases, live, reign
 from policies.live import Settings
 
 logger = logging.getLogger(__name__)
 
 MAX_VERIFIERS = 1024
-FORGET_VERIFIER_S = 10.0
 
 
 class PolicyService:
@@ -48,6 +47,7 @@ class PolicyService:
         self._version = 1
         self._settled = options.expected_drafters == 0
         self._verifiers: dict[str, tuple[float, pb.VerifierStatus]] = {}
+        self._pause_s = exchange_rate.pause_s(0)
         self._learnt = Learnt()
         self._reign = reign.Reign(clock_ns() if term is None else term)
         self._live = live.deployed(None, Settings(options.depth))
@@ -185,6 +185,7 @@ class PolicyService:
             cohorts=[messages.plan_message(plan, cohort) for cohort, plan in cohorts.items()],
             config=messages.config_message(self._live),
             pooled=self._learnt.published,
+            exchange_ms=round(1e3 * self._pause_s),
         )
 
     def _check_reign(self) -> None:
@@ -196,7 +197,7 @@ class PolicyService:
         self._live = newest
 
     def _forget(self) -> None:
-        horizon = self._clock() - FORGET_VERIFIER_S
+        horizon = self._clock() - exchange_rate.forget_s(len(self._verifiers))
         self._verifiers = {k: v for k, v in self._verifiers.items() if v[0] > horizon}
 
     def _remember(self, report: pb.VerifierStatus) -> None:
@@ -207,6 +208,9 @@ class PolicyService:
             load.CopyFrom(report)
             del load.tallies[:]
             self._verifiers[report.verifier] = (self._clock(), load)
+        pause_s = exchange_rate.pause_s(len(self._verifiers))
+        self._version += pause_s != self._pause_s
+        self._pause_s = pause_s
 
     def _replace(self, table: leases.Leases, changed: bool) -> None:
         self._leases = table

@@ -11,7 +11,11 @@ from typing import Any
 
 from actors.policy.messages import tally_messages
 from pilotfish.v1 import control_pb2 as pb
+from policies.exchange_rate import IDLE
 from policies.tally import Report
+
+EVERY_S = 1.0
+FIRST_EVERY_S = 0.2  # until a snapshot has come
 
 
 class Exchanging:
@@ -24,6 +28,7 @@ class Exchanging:
         self._sent = 0  # the tally in the newest report, 0 where it is left out
         self._known = 0  # the newest tally that the policy actor of this term has
         self._mute = False  # it has refused one
+        self._pause_s = 0.0
 
     def stamp(self, status: pb.VerifierStatus) -> None:
         """By which configuration this verifier serves."""
@@ -54,7 +59,15 @@ class Exchanging:
             # Before the first term it was this very one that refused.
             self._known, self._mute = self._sent, self._mute and not self.term
         self.term, self.version = snapshot.term, snapshot.version
+        self._pause_s = snapshot.exchange_ms / 1e3
         self._config = snapshot.config if snapshot.HasField("config") else None
+
+    def pause_s(self, *, busy: bool) -> float:
+        """Until the next exchange; a verifier without requests has less to say, and nobody drafts
+        for it meanwhile."""
+        if not self.term:
+            return FIRST_EVERY_S
+        return max(EVERY_S, self._pause_s) * (1.0 if busy else IDLE)
 
     def refused(self) -> None:
         """The policy actor will not have what was sent: its snapshots matter more than our

@@ -32,9 +32,6 @@ from policies.tally import Report
 
 logger = logging.getLogger(__name__)
 
-EXCHANGE_EVERY_S = 1.0
-IDLE_EXCHANGE_EVERY_S = 2.0  # nobody drafts meanwhile; a lost drafter's link says so by itself
-FIRST_EXCHANGE_EVERY_S = 0.2  # until a snapshot has come
 CALL_TIMEOUT_S = 2.0
 HUNG_AFTER_S = 30.0
 DRAIN_S = 5.0
@@ -121,13 +118,8 @@ class Verifier:
                 logger.info("asked the wrong one of several policy actors: %s", error)
             except Exception:
                 logger.exception("the exchange with the policy failed")
-            await asyncio.sleep(self._pause_s())
-
-    def _pause_s(self) -> float:
-        if not self._exchanging.term:
-            return FIRST_EXCHANGE_EVERY_S
-        busy = self._status.running or self._status.waiting
-        return EXCHANGE_EVERY_S if busy else IDLE_EXCHANGE_EVERY_S
+            busy = bool(self._status.running or self._status.waiting)
+            await asyncio.sleep(self._exchanging.pause_s(busy=busy))
 
     async def _refresh(self) -> None:
         stats: dict[str, Any] = await self._engine.report.remote()

@@ -9,7 +9,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class PolicySnapshot(_message.Message):
-    __slots__ = ("term", "version", "drafters", "cohorts", "fallback", "config", "pooled")
+    __slots__ = ("term", "version", "drafters", "cohorts", "fallback", "config", "pooled", "exchange_ms")
     TERM_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     DRAFTERS_FIELD_NUMBER: _ClassVar[int]
@@ -17,6 +17,7 @@ class PolicySnapshot(_message.Message):
     FALLBACK_FIELD_NUMBER: _ClassVar[int]
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     POOLED_FIELD_NUMBER: _ClassVar[int]
+    EXCHANGE_MS_FIELD_NUMBER: _ClassVar[int]
     term: int
     version: int
     drafters: _containers.RepeatedCompositeFieldContainer[DrafterEndpoint]
@@ -24,7 +25,8 @@ class PolicySnapshot(_message.Message):
     fallback: CohortPlan
     config: PolicyConfig
     pooled: _containers.RepeatedCompositeFieldContainer[Tally]
-    def __init__(self, term: _Optional[int] = ..., version: _Optional[int] = ..., drafters: _Optional[_Iterable[_Union[DrafterEndpoint, _Mapping]]] = ..., cohorts: _Optional[_Iterable[_Union[CohortPlan, _Mapping]]] = ..., fallback: _Optional[_Union[CohortPlan, _Mapping]] = ..., config: _Optional[_Union[PolicyConfig, _Mapping]] = ..., pooled: _Optional[_Iterable[_Union[Tally, _Mapping]]] = ...) -> None: ...
+    exchange_ms: int
+    def __init__(self, term: _Optional[int] = ..., version: _Optional[int] = ..., drafters: _Optional[_Iterable[_Union[DrafterEndpoint, _Mapping]]] = ..., cohorts: _Optional[_Iterable[_Union[CohortPlan, _Mapping]]] = ..., fallback: _Optional[_Union[CohortPlan, _Mapping]] = ..., config: _Optional[_Union[PolicyConfig, _Mapping]] = ..., pooled: _Optional[_Iterable[_Union[Tally, _Mapping]]] = ..., exchange_ms: _Optional[int] = ...) -> None: ...
 
 class PolicyConfig(_message.Message):
     __slots__ = ("off", "depth", "control", "cohorts", "base", "changed")

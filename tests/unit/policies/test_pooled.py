@@ -26,6 +26,7 @@ from policies.pooled import (
 from policies.tally import MAX_MECHANISMS, Counts, Tally
 
 KEY = ("chat", "suffix")
+TENTHS = {0.1: "a", 0.2: "b", 0.3: "c"}
 keys = st.tuples(st.sampled_from(["chat", "code"]), st.sampled_from(["suffix", "learned"]))
 scored = st.integers(1, 6).flatmap(
     lambda asked: st.integers(0, asked).flatmap(
@@ -64,6 +65,13 @@ def test_the_order_of_reports_does_not_matter(
     )
     assert one == other
     assert summed(one, 130.0) == summed(other, 130.0)
+
+
+def test_the_same_sum_to_the_bit_in_whatever_order_they_came() -> None:
+    parts = {name: Contribution(1, 0.0, {KEY: made(2, 1).faded(k)}) for k, name in TENTHS.items()}
+    backwards = dict(reversed(parts.items()))
+    assert summed(parts, 0.0) == summed(backwards, 0.0)
+    assert summed(parts, 0.0)[KEY].blocks == 0.1 + 0.2 + 0.3 != 0.3 + 0.2 + 0.1
 
 
 @given(reports)

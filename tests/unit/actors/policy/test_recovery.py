@@ -49,8 +49,10 @@ def test_sums_are_published_now_and_then_and_not_with_each_report() -> None:
 def test_an_idle_verifier_is_sent_nothing_and_sends_nothing_again() -> None:
     clock = Clock()
     policy, verifier = make_service(clock), Verifier("v")
-    verifier.learn()
-    verifier.exchange(policy)
+    for _ in range(2):  # the second is heard in a term that it knows
+        verifier.learn()
+        pause(clock)
+        verifier.exchange(policy)
     status = pb.VerifierStatus(verifier="v")
     heard = verifier.heard
     for _ in range(3):
@@ -68,6 +70,18 @@ def test_a_report_whose_answer_is_lost_is_sent_again_and_counts_once() -> None:
     verifier.exchange(policy, answer_lost=True)
     verifier.exchange(policy)
     assert pooled_blocks(policy) == 8.0
+
+
+def test_where_verifiers_are_many_each_exchanges_less_often() -> None:
+    policy, verifier = make_service(Clock()), Verifier("v")
+    verifier.exchange(policy)
+    assert verifier.exchanging.pause_s(busy=True) == 1.0
+    for number in range(300):
+        policy.exchange(pb.VerifierStatus(verifier=f"v{number}"), *verifier.heard)
+    verifier.exchange(policy)
+    assert verifier.exchanging.pause_s(busy=True) == 3.0
+    assert verifier.exchanging.pause_s(busy=False) == 6.0
+    assert len(policy.status().verifiers) == 301
 
 
 def test_while_the_policy_is_down_a_verifier_goes_on_by_its_newest_snapshot() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from actors.policy.options import PolicyOptions
-from actors.policy.service import FORGET_VERIFIER_S, PolicyService
+from actors.policy.service import PolicyService
 from pilotfish.v1 import control_pb2 as pb
+from policies.exchange_rate import forget_s
 from policies.live import Settings
 
 
@@ -160,7 +161,7 @@ def test_status_forgets_verifiers_that_fell_silent() -> None:
     clock = Clock()
     policy = make_policy(clock)
     policy.exchange(pb.VerifierStatus(verifier="v0", pid=1), 0, 0)
-    clock.now_s += FORGET_VERIFIER_S - 1
+    clock.now_s += forget_s(1) - 1
     policy.exchange(pb.VerifierStatus(verifier="v1", pid=2), 0, 0)
     assert [v.verifier for v in policy.status().verifiers] == ["v0", "v1"]
     clock.now_s += 1.5
