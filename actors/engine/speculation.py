@@ -95,14 +95,16 @@ class Speculation:
     def __len__(self) -> int:
         return len(self._tracks)
 
-    def ask(self, request_id: str, depth: int, mechanism: str = "", every: int = REST) -> int:
+    def ask(self, request_id: str, depth: int, mechanism: str = "", due: bool | None = None) -> int:
         """How much of `depth` to ask of the drafter for the next round: all or, at a request whose
-        blocks have not been worth verifying, all in one of `every` rounds and else nothing."""
+        blocks have not been worth verifying, all where that is `due` and else nothing. None: due in
+        one of `REST` of its rounds."""
         self._using[request_id] = mechanism
         track = self._track(request_id)
         if depth and track.vain >= PATIENCE:
-            track.rested = (track.rested + 1) % every
-            depth = 0 if track.rested else depth
+            track.rested = (track.rested + 1) % REST
+            if not (track.rested == 0 if due is None else due):
+                depth = 0
         track.asked = depth or track.asked
         return depth
 

@@ -27,7 +27,7 @@ from actors.engine.sequence import Sequence
 from actors.engine.sessions import NO_GAIN
 from actors.engine.speculation import REST, Speculation
 from actors.sampling.rules import DEFAULT, Rule, weighs_laws
-from policies import cost, estimate_cost, estimate_draft
+from policies import cost, drag, estimate_cost, estimate_draft
 from policies.adaptive import Adaptive
 from policies.choice import Arm, Group
 from policies.choice_reasons import Reason
@@ -63,6 +63,7 @@ class Steering:
         self._plans: Mapping[str, Plan] = {}
         self._asks: dict[Arm, tuple[int, int]] = {}
         self._ask_s = ASK_S
+        self._drag = drag.Drag()
         self._cohorts: dict[str, str] = {}
         self._blocks: dict[Key, list[Scored]] = {}
         self._untold: Outcome | None = None
@@ -140,7 +141,7 @@ class Steering:
     def _price_s(self, arm: Arm, sessions: int, depth: int) -> float:
         """What asking takes of a step when nothing is waited for."""
         if arm.remote:
-            return self._ask_s
+            return self._ask_s + self._drag_s
         cost = self.policy.state.draft[arm]
         return estimate_draft.block_s(cost, sessions, min(depth, arm.max_depth), remote=False)
 
@@ -175,7 +176,8 @@ class Steering:
         wanted = min(plan.ask, cap.tokens)
         price_s = self._price_s(plan.arm, 1, wanted)
         every = max(REST, math.ceil(price_s / (SMALL * self.step_s(self._writers))))
-        seq.asked = self._speculation.ask(seq.request_id, wanted, plan.arm.mechanism, every)
+        due = self._step % every == 0  # all in the same step: one message, one interruption
+        seq.asked = self._speculation.ask(seq.request_id, wanted, plan.arm.mechanism, due)
         if seq.asked:
             sessions, depth = self._asks.get(plan.arm, (0, 0))
             self._asks[plan.arm] = sessions + 1, max(depth, seq.asked)
@@ -193,7 +195,7 @@ class Steering:
             return
         beyond_s = self._scouting.beyond_s(decision.shadow, decision.price_s, asking_s, gathered)
         self.policy.charge(beyond_s)
-        if any(arm.remote for arm in self._asks):
+        if self._elsewhere:
             self._ask_s += 0.1 * (asking_s - self._ask_s)
 
     def most(self, drafts: Mapping[str, Draft]) -> dict[str, int]:
@@ -216,6 +218,16 @@ class Steering:
             return "wish" if seq.request.max_draft_len == count else "end"
         # A plan that gains nothing leaves it to each request's own record, and this one's gains.
         return "gain" if plan is None or plan.reason in LENIENT else plan.reason
+
+    @property
+    def _elsewhere(self) -> bool:
+        """Whether drafters in other processes were asked for this step."""
+        shadow = self._decision.shadow if self._decision else None
+        return any(arm.remote for arm in self._asks) or bool(shadow and shadow.arm.remote)
+
+    @property
+    def _drag_s(self) -> float:
+        return drag.share(self._drag) * self.step_s(self._writers)
 
     @property
     def spent_s(self) -> float:
@@ -259,6 +271,8 @@ class Steering:
                 return
             groups = tuple(Group(c, n, self.policy.depth) for c, n in sorted(writers.items()))
             moment = replace(moment, groups=groups)
+        ratio = forward_s / self.step_s(rows)
+        self._drag = drag.observed(self._drag, ratio, beside=self._elsewhere)
         drafted = tuple(self._drafted(gathered))
         self._together(
             Outcome(moment, decision, rows, forward_s, step_s, dict(tokens), drafted=drafted)
@@ -315,7 +329,8 @@ class Steering:
                 continue
             draft_s = max(took)
             if arm.remote:
-                yield Drafted(arm, sessions, depth, draft_s, max(0.0, gathered.waited_s - draft_s))
+                trip_s = max(0.0, gathered.waited_s - draft_s) + self._drag_s
+                yield Drafted(arm, sessions, depth, draft_s, trip_s)
             else:
                 yield Drafted(
                     arm, sessions, depth, draft_s + self._scouting.usual_s / len(self._asks)
