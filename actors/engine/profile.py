@@ -50,6 +50,8 @@ def profile(
     max_model_len: int,
     pool: KVPool | None = None,
     max_num_seqs: int = max(SPREAD),
+    *,
+    patience: float = 1.0,
     clock: Callable[[], float] = time.perf_counter,
 ) -> list[Sample]:
     """The better of two forwards each, over zeros that pass for computed rows.
@@ -57,8 +59,8 @@ def profile(
     Most are of one sequence. Then the same rows and context are dealt out among several (no more
     than max_num_seqs), and one attends to a long context, while there is time and room.
     pool: the first blocks of one that nobody uses yet (ranks of a target have theirs and know no
-    other); None makes one for this."""
-    length = min(max_model_len, CONTEXT + max(ROWS))
+    other); None makes one for this. patience: times the time it may take."""
+    length = _length(max_model_len)
     pool = pool or _own_pool(target, length, min(max_model_len, LONG))
     long = min(max_model_len, LONG, pool.num_slots)
     samples: list[Sample] = []
@@ -66,18 +68,35 @@ def profile(
     for rows in ROWS:
         if rows > length:
             continue
-        if len(samples) >= 2 and spent_s > ENOUGH_S:
+        if len(samples) >= 2 and spent_s > patience * ENOUGH_S:
             break
         samples.append(_sample(target, pool, Step(1, rows, length), clock))
         spent_s += 3 * samples[-1].seconds
     known = {sample.rows for sample in samples}
     for step in _beside(length, long, max_num_seqs):
-        if spent_s > MOST_S:
+        if spent_s > patience * MOST_S:
             break
         if step.total_rows in known and step.blocks(pool) * pool.block_size <= pool.num_slots:
             samples.append(_sample(target, pool, step, clock))
             spent_s += 3 * samples[-1].seconds
     return sorted(samples, key=lambda s: (s.rows, s.sequences, s.context))
+
+
+def one_row(
+    target: Executor,
+    max_model_len: int,
+    pool: KVPool | None = None,
+    *,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Sample:
+    """The profile's first sample alone: whether a profile that was kept still holds."""
+    length = _length(max_model_len)
+    return _sample(target, pool or _own_pool(target, length, length), Step(1, 1, length), clock)
+
+
+def _length(max_model_len: int) -> int:
+    """Of the sequence of most samples."""
+    return min(max_model_len, CONTEXT + max(ROWS))
 
 
 def by_rows(samples: Iterable[Sample]) -> list[tuple[int, float]]:

@@ -2,8 +2,9 @@
 
 One JSON file for each kind of engine: whatever decides about a forward's time is in its name and
 once more inside. The figures are where estimates begin; live steps correct them, so an old file
-costs a few steps and never a wrong answer. What is damaged or of another kind is said and measured
-anew.
+costs a few steps and never a wrong answer. One forward at each start says whether it still holds:
+it may have been measured while the machine was busy, or the machine may be busy now. What does not
+hold, is damaged or of another kind is said and measured anew.
 """
 
 from __future__ import annotations
@@ -24,24 +25,43 @@ from policies.estimate_cost import Sample
 logger = logging.getLogger(__name__)
 
 FORMAT = 1
+HOLDS = 1.5
+"""A forward takes at most so many times what was kept, and no less than the same part of it."""
 MOST_SAMPLES = 256
 MOST_BYTES = 1 << 16
 
 
 def kept(
-    folder: str, kind: Kind, measure: Callable[[], list[Sample]], *, anew: bool = False
+    folder: str,
+    kind: Kind,
+    measure: Callable[[], list[Sample]],
+    look: Callable[[], Sample] | None = None,
 ) -> list[Sample]:
-    """The samples of such an engine, from the folder, or measured (always, if `anew`) and put
-    there; without a folder (empty) they are measured."""
+    """The samples of such an engine, from the folder, or measured and put there. look: one of them
+    measured now; None believes nothing that was kept. Without a folder (empty) they are measured.
+    """
     if not folder:
         return measure()
     path = place(folder, kind)
-    if not anew and (known := read(path, kind)) is not None:
-        logger.info("costs as %s has them", path)
-        return known
+    if look is not None and (known := read(path, kind)) is not None:
+        now = look()
+        if holds(known, now):
+            logger.info("costs as %s has them", path)
+            return known
+        logger.info("%s does not hold (a row takes %.4f s now): measured anew", path, now.seconds)
     samples = measure()
     write(path, kind, samples)
     return samples
+
+
+def holds(known: list[Sample], now: Sample) -> bool:
+    """Whether a forward that was looked at now takes what it took then."""
+    then_s = [
+        sample.seconds
+        for sample in known
+        if (sample.rows, sample.sequences, sample.context) == (now.rows, now.sequences, now.context)
+    ]
+    return bool(then_s) and 1.0 / HOLDS <= now.seconds / then_s[0] <= HOLDS
 
 
 def place(folder: str, kind: Kind) -> Path:

@@ -33,7 +33,7 @@ from actors.engine.native.target import NativeTarget
 from actors.engine.options import EngineOptions, SpanSink
 from actors.engine.plan import Plan
 from actors.engine.ports import drafter_bytes_a_row, make_port, take_endpoints
-from actors.engine.profile import profile
+from actors.engine.profile import one_row, profile
 from actors.engine.profile_cache import kept
 from actors.engine.profile_kind import Kind, kind_of
 from actors.engine.servicer import VerificationServicer
@@ -61,6 +61,7 @@ logger = logging.getLogger(__name__)
 
 GRPC_THREADS = 64  # one a gateway's stream
 STATS_TIMEOUT_S = 5.0
+PATIENCE = 10.0  # who asks for a profile waits longer for it than who wants to serve
 
 
 class EngineService:
@@ -149,8 +150,14 @@ class EngineService:
             self.costs = kept(
                 options.compile_cache,
                 self.kind,
-                lambda: profile(engine.target, self.max_model_len, pool, options.max_num_seqs),
-                anew=profiling,
+                lambda: profile(
+                    engine.target,
+                    self.max_model_len,
+                    pool,
+                    options.max_num_seqs,
+                    patience=PATIENCE if profiling else 1.0,
+                ),
+                None if profiling else lambda: one_row(engine.target, self.max_model_len, pool),
             )
             engine.speculation, engine.steering = steered(
                 self.costs, options.rule, options.depth, options.verifier_id

@@ -226,6 +226,12 @@ class Steering:
         return any(arm.remote for arm in self._asks) or bool(shadow and shadow.arm.remote)
 
     @property
+    def _here(self) -> bool:
+        """Whether drafters in this process were."""
+        shadow = self._decision.shadow if self._decision else None
+        return not all(arm.remote for arm in self._asks) or bool(shadow and not shadow.arm.remote)
+
+    @property
     def _drag_s(self) -> float:
         return drag.share(self._drag) * self.step_s(self._writers)
 
@@ -329,8 +335,9 @@ class Steering:
                 continue
             draft_s = max(took)
             if arm.remote:
+                # A wait in which something was drafted here as well says nothing of the wire.
                 trip_s = max(0.0, gathered.waited_s - draft_s) + self._drag_s
-                yield Drafted(arm, sessions, depth, draft_s, trip_s)
+                yield Drafted(arm, sessions, depth, draft_s, None if self._here else trip_s)
             else:
                 yield Drafted(
                     arm, sessions, depth, draft_s + self._scouting.usual_s / len(self._asks)

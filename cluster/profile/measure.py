@@ -41,7 +41,9 @@ def measure(args: AppArgs) -> Measured:
     if args.tensor_parallel_size > 1:
         raise ValueError("--tensor-parallel-size: one process is measured; its ranks are several")
     options = located(engine_options(args, "profile"))
-    placed = {m.drafter.mechanism: m for m in reversed(options.mechanisms)}
+    placed: dict[str, Mechanism] = {}
+    for one in options.mechanisms:
+        placed.setdefault(one.drafter.mechanism, one)
     service = EngineService(_here(options, list(placed.values())), profiling=True)
     try:
         drafts, silent = _timed(service.port, placed)
@@ -83,7 +85,7 @@ def _timed(port: DraftPort, placed: dict[str, Mechanism]) -> tuple[list[Arm], li
     drafts: list[Arm] = []
     silent: list[str] = []
     for arm in port.arms:
-        of = placed.get(arm.mechanism)
+        of = placed.get(arm.mechanism) or placed.get("")  # one that names itself
         depth = arm.max_depth if of is None else of.drafter.num_speculative_tokens
         remote = of is not None and of.placement == "remote"
         if arm.timings:

@@ -27,9 +27,10 @@ STAIR = "▲"
 def show(found: Measured, console: Console) -> None:
     for line in headline(found):
         console.print(escape(line), highlight=False, soft_wrap=True)
-    console.print()
     for title, heads, rows in tables(found):
-        show_whole(console, _table(title, heads, rows))
+        console.print(f"\n[bold]{escape(title)}[/bold]", highlight=False, soft_wrap=True)
+        show_whole(console, _table(heads, rows))
+    console.print()
     for line in notes(found):
         console.print(escape(line), highlight=False, soft_wrap=True)
 
@@ -173,8 +174,8 @@ def _plain(even: Even) -> dict[str, object]:
     return {"mechanism": even.arm.mechanism, "placement": even.arm.placement, **figures}
 
 
-def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    table = Table(title=title, title_justify="left", padding=(0, 1), pad_edge=False, box=None)
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    table = Table(padding=(0, 1), pad_edge=False, box=None)
     for i, head in enumerate(heads):
         table.add_column(
             head, justify="left" if i == 0 else "right", header_style="bold", no_wrap=True

@@ -7,7 +7,7 @@ import torch
 
 from actors.engine.batch import StepBatch
 from actors.engine.kv import KVPool
-from actors.engine.profile import CONTEXT, LONG, ROWS, by_rows, profile
+from actors.engine.profile import CONTEXT, LONG, ROWS, by_rows, one_row, profile
 from actors.engine.state import PagedKV
 from actors.engine.target import TargetInfo
 from policies import estimate_cost
@@ -64,6 +64,17 @@ def test_a_slow_target_is_looked_at_twice_and_no_more() -> None:
         (sample.rows, sample.seconds) for sample in samples if sample.sequences == 1
     ]
     assert [sample.rows for sample in samples] == [1, 16]
+
+
+def test_who_is_patient_sees_more_of_it() -> None:
+    target = Lawful(1.0)
+    samples = profile(target, 4096, patience=1e6, clock=target.clock)
+    assert {sample.rows for sample in samples} == set(ROWS)
+
+
+def test_a_look_is_the_first_sample_of_a_profile() -> None:
+    target = Lawful(1e-3)
+    assert one_row(target, 4096, clock=target.clock) in profile(target, 4096, clock=target.clock)
 
 
 def test_no_more_sequences_than_the_engine_takes_share_a_step() -> None:
