@@ -3,8 +3,8 @@
 A drafter in a process of its own may share cores, caches or the memory bus with the target. No
 clock of its own shows that, and no wait: forwards simply take longer while it drafts. So forwards
 beside which blocks were drafted are held against those without any, each as a multiple of what its
-rows were expected to take. The control measures the same in the end (`policies.control_ratio`), from one
-step in 64; this looks at every step.
+rows were expected to take. The control measures the same in the end (`policies.control_ratio`),
+from one step in 64; this looks at every step.
 """
 
 from __future__ import annotations
