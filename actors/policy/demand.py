@@ -15,6 +15,7 @@ from typing import get_args
 from pilotfish.v1 import control_pb2 as control
 from pilotfish.v1 import demand_pb2 as pb
 from policies import autoscale_pool as pools
+from policies import exchange_rate
 from policies.autoscale_pool import Pool, Want
 
 MAX_POOLS = 64
@@ -134,8 +135,9 @@ class Demand:
         self._drafters = {
             name: d for name, d in self._drafters.items() if now_s - d.seen_s < self._lease_s
         }
+        forget_s = exchange_rate.forget_s(len(self._verifiers))
         self._verifiers = {
-            name: v for name, v in self._verifiers.items() if now_s - v.seen_s < pools.HOLD_S
+            name: v for name, v in self._verifiers.items() if now_s - v.seen_s < forget_s
         }
         up = [drafter.pool for drafter in self._drafters.values()]
         wished = [pool for verifier in self._verifiers.values() for pool in verifier.wants]
