@@ -144,30 +144,11 @@ class EngineService:
         self.costs: list[Sample] = []
         self.kind: Kind | None = None
 
-        def steer(pool: KVPool | None) -> None:
-            """By what a forward of the engine's target costs; pool: where to measure it."""
-            self.kind = kind_of(options, digest, engine.target, self.max_model_len)
-            self.costs = kept(
-                options.compile_cache,
-                self.kind,
-                lambda: profile(
-                    engine.target,
-                    self.max_model_len,
-                    pool,
-                    options.max_num_seqs,
-                    patience=PATIENCE if profiling else 1.0,
-                ),
-                None if profiling else lambda: one_row(engine.target, self.max_model_len, pool),
-            )
-            engine.speculation, engine.steering = steered(
-                self.costs, options.rule, options.depth, options.verifier_id
-            )
-            told(engine.steering.policy, self.plan.snapshot)
-
         def install(native: NativeTarget) -> None:
             engine.target = native
             if options.adaptive:
-                steer(None)  # the engine's may be in use: a short pause, once in a machine's life
+                # Its pool may be in use. A short pause, once in a machine's life.
+                self._steer(engine, digest, None, profiling)
             # What is left to torch is small, and a drafter that torch computes asks for its own
             # (`actors.drafters.threads`); others would only stand in the way.
             torch.set_num_threads(1)
@@ -178,10 +159,27 @@ class EngineService:
             budget = graph_budget(options.device)
             engine.target = GraphTarget(target, engine.pool, self.max_model_len, budget)
         if options.adaptive and engine.speculation is None:
-            steer(engine.pool)
+            self._steer(engine, digest, engine.pool, profiling)
         self.thread = EngineThread(engine)
         self._on_span = on_span
         self._server: grpc.Server | None = None
+
+    def _steer(self, engine: Engine, model: str, pool: KVPool | None, profiling: bool) -> None:
+        """Give the engine a policy that knows what its target's forwards cost. model: the config's
+        digest; pool: where they may be measured."""
+        options, target, context = self.options, engine.target, self.max_model_len
+        self.kind = kind_of(options, model, target, context)
+        patience = PATIENCE if profiling else 1.0
+        self.costs = kept(
+            options.compile_cache,
+            self.kind,
+            lambda: profile(target, context, pool, options.max_num_seqs, patience=patience),
+            None if profiling else lambda: one_row(target, context, pool),
+        )
+        engine.speculation, engine.steering = steered(
+            self.costs, options.rule, options.depth, options.verifier_id
+        )
+        told(engine.steering.policy, self.plan.snapshot)
 
     # -- life -------------------------------------------------------------------------------
 

@@ -23,7 +23,18 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
 
 
 @pytest.mark.parametrize(
-    "command", [[], ["serve"], ["chat"], ["demo"], ["models"], ["plan"], ["simulate"], ["version"]]
+    "command",
+    [
+        [],
+        ["serve"],
+        ["chat"],
+        ["demo"],
+        ["models"],
+        ["plan"],
+        ["profile"],
+        ["simulate"],
+        ["version"],
+    ],
 )
 def test_help_imports_neither_torch_nor_ray(command: list[str]) -> None:
     script = (
