@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from actors.engine.core import Engine, drain
 from actors.engine.steering import steered
 from actors.sampling.params import SamplingParams
 from actors.sampling.rules import Rule
+from policies import estimate_cost
 from policies.choice_reasons import MEANING
 from policies.estimate_cost import Sample
 from tests.drafters.oracle import OracleDrafter
@@ -72,6 +74,25 @@ def test_a_client_gets_no_longer_blocks_than_it_wished_for(wish: int) -> None:
     engine.add(request("r", PROMPT, LONG, max_draft_len=wish))
     drafted = [event.drafted for event in drain(engine)]
     assert max(drafted) == wish
+
+
+def test_a_step_is_priced_by_the_context_of_those_who_write() -> None:
+    engine = engine_with()
+    sliding = [Sample(1, 1.0, context=64), Sample(1, 1.5, context=564), Sample(65, 1.0, context=64)]
+    engine.speculation, engine.steering = steered(sliding, "coupled", 4, "verifier")
+    for name in ("a", "b"):
+        engine.add(request(name, PROMPT, LONG))
+    for _ in range(6):
+        engine.step()
+    length = sum(len(seq.tokens) for seq in engine.scheduler.running)
+    assert engine.steering.moment is not None
+    assert engine.steering.moment.context == length
+    stairs_s = 1.0 - 64 * 0.001
+    assert engine.steering.policy.state.step_cost.token_s == pytest.approx(0.001)
+    engine.steering.policy.state = replace(
+        engine.steering.policy.state, step_cost=estimate_cost.profiled(sliding)
+    )
+    assert engine.steering.step_s(1) == pytest.approx(stairs_s + 0.001 * length)
 
 
 def test_without_any_evidence_nothing_is_verified() -> None:
