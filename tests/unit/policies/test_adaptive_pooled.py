@@ -72,6 +72,16 @@ def test_a_cohort_is_begun_when_it_is_met_and_never_again() -> None:
     assert Counts(begun.accept, begun.reach).blocks >= ENOUGH_BLOCKS
 
 
+def test_what_a_later_snapshot_knows_of_another_mechanism_is_begun_from_too() -> None:
+    policy, pooled = make_policy(), dict(learnt_by_another(right=8))
+    policy.begin(pooled)
+    policy.decide(make_moment(0))
+    policy.begin({**pooled, ("default", "learned"): pooled[KEY]})
+    policy.decide(make_moment(1))
+    assert policy.state.estimates["default", "learned"].step == 1
+    assert policy.state.estimates[KEY].step == 0
+
+
 def test_after_a_change_of_text_what_was_before_is_told_no_more() -> None:
     policy = make_policy()
     play(policy, moments(100), right=8)
