@@ -93,7 +93,8 @@ class Steering:
     ) -> None:
         """For the next step. caps: the most that each request may be asked for, by request; depth:
         the configured D."""
-        self.policy.depth = depth
+        if depth or arms:  # without drafters D is 0 as well, and that is no configuration
+            self.policy.depth = depth
         writing = [seq for seq in running if seq.pending == 1]
         self._asks, self._plans = {}, {}
         if not writing:
