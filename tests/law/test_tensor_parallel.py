@@ -145,7 +145,7 @@ def test_each_rank_keeps_only_its_own_heads(pair: dict[str, Any]) -> None:
 def test_the_costs_of_a_cut_target_are_measured_on_all_its_ranks(pair: dict[str, Any]) -> None:
     engine = pair["cut"][0].engine
     costs = profile(engine.target, 256, engine.pool)
-    assert {1, 2} <= {sample.rows for sample in costs}
+    assert {1, 16} <= {sample.rows for sample in costs}
     assert all(sample.seconds > 0 for sample in costs)
 
 

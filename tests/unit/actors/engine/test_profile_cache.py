@@ -142,6 +142,6 @@ def test_an_engine_that_starts_again_knows_its_costs_at_once(
     monkeypatch.setattr(engine_service, "one_row", lambda *given: first.costs[0])
     again = EngineService(options)
     assert again.costs == first.costs
-    assert len(first.costs) > 2
+    assert len(first.costs) >= 2
     with pytest.raises(AssertionError, match="though it is known"):
         EngineService(options, profiling=True)

@@ -23,7 +23,8 @@ def test_a_hybrid_is_loaded_from_safetensors(tmp_path: Path) -> None:
 
 
 def test_forwards_are_timed_over_a_context_that_was_never_computed() -> None:
-    samples = profile(make_engine(make_hybrid("lfm2", torch.float32)).target, 64)
+    target = make_engine(make_hybrid("lfm2", torch.float32)).target
+    samples = profile(target, 64, patience=1e6)
     rows = [sample.rows for sample in samples]
     assert {1, 16} <= set(rows)
     assert rows == sorted(rows)
