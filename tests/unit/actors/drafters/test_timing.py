@@ -81,7 +81,7 @@ def test_nothing_of_what_was_made_up_stays() -> None:
 
 
 def test_made_up_texts_are_drafted_for_nobody() -> None:
-    suffix = SuffixDrafter(DrafterConfig("suffix", suffix_decoding_share_untenanted=True))
+    suffix = SuffixDrafter(DrafterConfig("suffix", suffix_decoding_max_cached_requests=64))
     assert timed(suffix, 4)
     assert (len(suffix.shared), len(suffix.sessions)) == (0, 0)
 
