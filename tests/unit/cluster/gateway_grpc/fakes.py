@@ -146,9 +146,9 @@ class FakeVerifier(pb_grpc.VerificationServicer):
             await context.abort(
                 grpc.StatusCode.FAILED_PRECONDITION, "tokenizer: another vocabulary"
             )
-        await context.write(pb.TokenFrame(welcome=self.info()))
         out: _Queue = asyncio.Queue()
-        self._queues.append(out)
+        self._queues.append(out)  # before the welcome: whoever has read that may kill the stream
+        await context.write(pb.TokenFrame(welcome=self.info()))
         tasks: dict[str, asyncio.Task[None]] = {}
         reader = asyncio.create_task(self._read(context, out, tasks))
         reader.add_done_callback(lambda _: out.put_nowait("end"))
