@@ -91,12 +91,14 @@ Deploy = Callable[..., Deployed]
 
 
 def oracle(model: str, depth: int = 4) -> dict[str, Any]:
-    """A speculative configuration whose remote drafter is always right: it runs the target."""
+    """A speculative configuration whose remote drafter is always right: it runs the target, and so
+    takes as long as that. No policy would ask it; D is fixed."""
     return {
         "method": "custom_class",
         "model": "tests.drafters.oracle:OracleDrafter",
         "num_speculative_tokens": depth,
         "options": {"model": model},
+        "adaptive": False,
     }
 
 

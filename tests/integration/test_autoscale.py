@@ -38,7 +38,7 @@ def app(deploy: Deploy, tiny_model: str) -> Deployed:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(app_module._SHUTDOWN, "graceful_shutdown_timeout_s", 1.0)
         return deploy(
-            speculative_config=oracle(tiny_model) | {"adaptive": False},
+            speculative_config=oracle(tiny_model),
             autoscaling={
                 "verifier": QUICK | {"max_replicas": 2, "target_ongoing_requests": 3},
                 "drafter": QUICK
