@@ -24,7 +24,7 @@ from policies.estimate_cost import Sample
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 1
+FORMAT = 2
 HOLDS = 1.5
 """A forward takes at most so many times what was kept, and no less than the same part of it."""
 MOST_SAMPLES = 256
