@@ -75,7 +75,7 @@ def sample(**fields: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "change",
     [
-        {"format": 2},
+        {"format": 0},
         {"kind": {}},
         {"samples": []},
         {"samples": {}},
