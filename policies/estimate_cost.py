@@ -74,7 +74,7 @@ def profiled(samples: Sequence[Sample]) -> StepCost:
     for sample in sorted(samples, key=lambda s: (s.rows, s.sequences, s.context, s.seconds)):
         first.setdefault(sample.rows, sample)
     sequence_s, token_s = _slopes(samples, first)
-    stairs = _rising(
+    stairs = _undisturbed(
         [
             max(s.seconds - (s.sequences * sequence_s + s.context * token_s), 1e-9)
             for s in first.values()
@@ -134,12 +134,24 @@ def _slopes(samples: Sequence[Sample], first: dict[int, Sample]) -> tuple[float,
 
 
 def _interpolated(rows: tuple[int, ...], seconds: tuple[float, ...], at: float) -> float:
-    """Straight between anchors; before the first as there, beyond the last as at its end."""
+    """Straight between anchors; before the first as there, beyond the last as steep as at its end,
+    or as on the whole where that is steeper: an end that happens to be flat does not promise rows
+    for nothing for ever."""
     if len(rows) == 1 or at <= rows[0]:
         return seconds[0]
+    if at > rows[-1]:
+        end = (seconds[-1] - seconds[-2]) / (rows[-1] - rows[-2])
+        whole = (seconds[-1] - seconds[0]) / (rows[-1] - rows[0])
+        return seconds[-1] + max(end, whole) * (at - rows[-1])
     left = min(bisect.bisect_right(rows, at) - 1, len(rows) - 2)
     share = (at - rows[left]) / (rows[left + 1] - rows[left])
     return seconds[left] + share * (seconds[left + 1] - seconds[left])
+
+
+def _undisturbed(values: Sequence[float]) -> tuple[float, ...]:
+    """More rows never cost less, and what disturbs a measurement only ever adds to it: so many rows
+    take no longer than what more of them were measured to take."""
+    return tuple(itertools.accumulate(reversed(values), min))[::-1]
 
 
 def _nearest(rows: tuple[int, ...], at: int) -> int:

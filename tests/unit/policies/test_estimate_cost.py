@@ -123,3 +123,14 @@ def test_drafting_and_the_wire_follow_their_own_medians() -> None:
     assert cost.wire_s == 0.001
     assert draft.block_s(cost, 1, 1) == pytest.approx(0.003 + 0.001)
     assert draft.observed(cost, 1, 4, 0.012, None).wire_s == 0.001
+
+
+def test_a_disturbed_measurement_makes_no_rows_dearer_than_more_of_them() -> None:
+    cost = profiled([Sample(1, 0.010), Sample(16, 0.097), Sample(32, 0.073), Sample(64, 0.140)])
+    assert step_s(cost, 16) == pytest.approx(0.073)
+    assert step_s(cost, 32) == pytest.approx(0.073)
+
+
+def test_beyond_the_profile_rows_are_never_free() -> None:
+    cost = profiled([Sample(1, 0.010), Sample(16, 0.070), Sample(32, 0.070)])
+    assert step_s(cost, 63) > 1.8 * step_s(cost, 32)
