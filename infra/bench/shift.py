@@ -2,12 +2,13 @@
 
     python infra/bench/shift.py --prompts valid.jsonl [--repeats 5] [--rounds 150] [--out FILE]
 
-Engines as they serve (native executor, prefix cache), in this process, without a gateway. Phases of
-traffic follow one another (copying, code, chat, copying again, each with its number of clients); in
-each, every leg writes the same requests to the end, one leg after the other, in turn another one
-first, so that what the machine does meanwhile falls on all alike. A leg's engine lives through all
-phases and repeats: what it has learnt of one phase it has to unlearn in the next. Counted are steps
-in which every client writes and no prompt is read. Greedy, and all legs write the same tokens.
+Engines as they serve (native executor, prefix cache), each in a process of its own, without a
+gateway; those that do not write wait. Phases of traffic follow one another (copying, code, chat,
+copying again, each with its number of clients); in each, every leg writes the same requests to the
+end, one leg after the other, in turn another one first, so that what the machine does meanwhile
+falls on all alike. A leg's engine lives through all phases and repeats: what it has learnt of one
+phase it has to unlearn in the next. Counted are steps in which every client writes and no prompt is
+read. Greedy, and all legs write the same tokens.
 
 prompts: JSON lines of {"prompt": …, "category": …}.
 """
@@ -18,12 +19,16 @@ import argparse
 import datetime
 import json
 import math
+import multiprocessing
 import os
 import platform
+import signal
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 import torch
@@ -73,7 +78,7 @@ class Run:
 
     early: Span = field(default_factory=Span)
     later: Span = field(default_factory=Span)
-    reasons: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    reasons: dict[str, int] = field(default_factory=dict)
 
     @property
     def whole(self) -> Span:
@@ -82,6 +87,7 @@ class Run:
 
 
 Key = tuple[str, int]  # leg, place of the phase
+Texts = dict[str, list[int]]  # output ids by request
 
 
 def legs_of(options: argparse.Namespace) -> list[Leg]:
@@ -141,9 +147,9 @@ def requests_of(
     return made
 
 
-def write(engine: Engine, requests: Sequence[EngineRequest]) -> tuple[Run, dict[str, list[int]]]:
+def write(engine: Engine, requests: Sequence[EngineRequest]) -> tuple[Run, Texts]:
     run, steps = Run(), 0
-    texts: dict[str, list[int]] = {r.request_id: [] for r in requests}
+    texts: Texts = {r.request_id: [] for r in requests}
     for request in requests:
         engine.add(request)
     while engine.has_work:
@@ -152,7 +158,7 @@ def write(engine: Engine, requests: Sequence[EngineRequest]) -> tuple[Run, dict[
         for event in engine.step():
             texts[event.request_id].extend(event.tokens)
             if event.reason:
-                run.reasons[event.reason] += 1
+                run.reasons[event.reason] = run.reasons.get(event.reason, 0) + 1
         if not full or engine.stats.prefill_tokens != before.prefill_tokens:
             continue
         steps += 1
@@ -162,26 +168,64 @@ def write(engine: Engine, requests: Sequence[EngineRequest]) -> tuple[Run, dict[
     return run, texts
 
 
+def serve(pipe: Connection, leg: Leg, path: str, cache: str) -> None:
+    """A leg's process: writes what it is sent, until it is sent None."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
+    engine = engine_of(leg, path, cache)
+    pipe.send(None)
+    while (requests := pipe.recv()) is not None:
+        pipe.send(write(engine, requests))
+    engine.shutdown()
+
+
+class Legs:
+    """All legs' processes; they end with the context."""
+
+    def __init__(self, legs: Sequence[Leg], path: str, cache: str) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipes: dict[str, Connection] = {}
+        self._processes: list[SpawnProcess] = []
+        for leg in legs:
+            ours, theirs = context.Pipe()
+            process = context.Process(target=serve, args=(theirs, leg, path, cache), daemon=True)
+            process.start()
+            self._pipes[leg.name] = ours
+            self._processes.append(process)
+            ours.recv()  # one after the other: each profiles a machine that is not loading another
+
+    def write(self, name: str, requests: Sequence[EngineRequest]) -> tuple[Run, Texts]:
+        self._pipes[name].send(list(requests))
+        answer: tuple[Run, Texts] = self._pipes[name].recv()
+        return answer
+
+    def __enter__(self) -> Legs:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for pipe in self._pipes.values():
+            pipe.send(None)
+        for process in self._processes:
+            process.join(10)
+
+
 def measure(options: argparse.Namespace, legs: Sequence[Leg]) -> Iterator[tuple[Key, Run]]:
     path = str(resolve(options.model))
     texts = texts_of(options.prompts)
-    engines = {leg.name: engine_of(leg, path, options.compile_cache) for leg in legs}
-    for repeat in range(options.repeats):
-        for place, (kind, clients) in enumerate(PHASES):
-            first = (repeat * clients) % len(texts[kind])
-            turned = texts[kind][first:] + texts[kind][:first]
-            requests = requests_of(path, turned, clients, options.rounds, f"{repeat}.{place}")
-            turn = (repeat + place) % len(legs)
-            expected: dict[str, list[int]] = {}
-            for leg in [*legs[turn:], *legs[:turn]]:
-                run, written = write(engines[leg.name], requests)
-                expected = expected or written
-                if written != expected:
-                    raise SystemExit(f"{leg.name} wrote another text in phase {place}")
-                print(f"{repeat} {place} {leg.name}: {run.whole.rate:.1f}", flush=True)
-                yield (leg.name, place), run
-    for engine in engines.values():
-        engine.shutdown()
+    with Legs(legs, path, options.compile_cache) as processes:
+        for repeat in range(options.repeats):
+            for place, (kind, clients) in enumerate(PHASES):
+                first = (repeat * clients) % len(texts[kind])
+                turned = texts[kind][first:] + texts[kind][:first]
+                requests = requests_of(path, turned, clients, options.rounds, f"{repeat}.{place}")
+                turn = (repeat + place) % len(legs)
+                expected: Texts = {}
+                for leg in [*legs[turn:], *legs[:turn]]:
+                    run, written = processes.write(leg.name, requests)
+                    expected = expected or written
+                    if written != expected:
+                        raise SystemExit(f"{leg.name} wrote another text in phase {place}")
+                    print(f"{repeat} {place} {leg.name}: {run.whole.rate:.1f}", flush=True)
+                    yield (leg.name, place), run
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> str:
