@@ -94,6 +94,10 @@ class Adaptive:
         shadow = None if kind == "control" else self._shadow(view, plans)
         return Decision(plans, kind, shadow, self.state.purse.spent_s - before_s)
 
+    def affords(self, seconds: float) -> bool:
+        """Whether exploring may take so much more by now."""
+        return explore.affords(self.state.purse, seconds, 0.0)
+
     def charge(self, seconds: float) -> None:
         """Exploring took so much longer than was expected; where it took less, below zero."""
         if seconds:

@@ -2,12 +2,15 @@
 
 A drafter reads a request's whole text before it drafts for it the first time, which may take it
 longer than a hundred blocks. So evidence is asked of requests that it knows already, and at most of
-one other, the shortest. What the engine's thread spent beyond the price that was expected is told,
-so that the account of exploring is kept in real seconds.
+one other, the shortest, where the account of exploring bears what reading it is expected to take;
+the first of all is read in any case, for nothing is known without it.
+What the engine's thread spent beyond the price that was expected is told, so that the account is
+kept in real seconds.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
 
 from actors.contracts import Gathered
@@ -24,6 +27,8 @@ class Scouting:
     def __init__(self) -> None:
         self.usual_s = 0.0
         self._known: dict[Arm, set[str]] = {}
+        self._read_s: dict[Arm, float] = {}  # of a token, by arm
+        self._reading = 0  # tokens, for the shadow of this step
         self._turn = 0
 
     def knows(self, arm: Arm, request_id: str) -> None:
@@ -34,19 +39,26 @@ class Scouting:
         for known in self._known.values():
             known.discard(request_id)
 
-    def choose(self, able: Seq[Sequence], shadow: Shadow) -> list[Sequence]:
-        """Of the requests that may be drafted for; those it knows take turns."""
-        known = self._known.setdefault(shadow.arm, set())
+    def choose(
+        self, able: Seq[Sequence], shadow: Shadow, affords: Callable[[float], bool]
+    ) -> list[Sequence]:
+        """Of the requests that may be drafted for; those it knows take turns. affords: whether so
+        many seconds more may be spent on exploring."""
+        arm, known = shadow.arm, self._known.setdefault(shadow.arm, set())
         chosen = [seq for seq in able if seq.request_id in known]
         if len(chosen) > shadow.rows:
             first = self._turn % len(chosen)
             chosen = [*chosen[first:], *chosen[:first]][: shadow.rows]
             self._turn += shadow.rows
+        self._reading = 0
         strangers = [seq for seq in able if seq.request_id not in known]
         if strangers and len(chosen) < shadow.rows:
-            chosen.append(min(strangers, key=lambda seq: len(seq.tokens)))
-        for seq in chosen:
-            known.add(seq.request_id)
+            shortest = min(strangers, key=lambda seq: len(seq.tokens))
+            read_s = self._read_s.get(arm)  # None of one elsewhere: it takes nothing here
+            if read_s is None or affords(read_s * len(shortest.tokens)):
+                self._reading = len(shortest.tokens)
+                known.add(shortest.request_id)
+                chosen.append(shortest)
         return chosen
 
     def beyond_s(
@@ -59,5 +71,11 @@ class Scouting:
             return 0.0
         if shadow.arm.remote:
             return 0.0
+        more_s = max(0.0, asking_s - self.usual_s)
+        if self._reading:
+            now = more_s / self._reading
+            old = self._read_s.get(shadow.arm, now)
+            self._read_s[shadow.arm] = old + 0.3 * (now - old)
+            self._reading = 0
         drafted_us = (draft.draft_us for arm, draft in of.shadows.values() if arm == shadow.arm)
-        return max(0.0, asking_s - self.usual_s) + max(drafted_us, default=0) / 1e6 - price_s
+        return more_s + max(drafted_us, default=0) / 1e6 - price_s

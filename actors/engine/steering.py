@@ -161,7 +161,7 @@ class Steering:
             and caps[seq.request_id].tokens
             and self._plans[shadow.cohort].arm != shadow.arm
         ]
-        for seq in self._scouting.choose(able, shadow):
+        for seq in self._scouting.choose(able, shadow, self.policy.affords):
             seq.shadow = shadow.arm, min(shadow.depth, caps[seq.request_id].tokens)
 
     def ask(self, seq: Sequence, cap: Depth) -> None:
