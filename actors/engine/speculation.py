@@ -184,9 +184,14 @@ class Speculation:
             self._chance(track, size)[: max(bound, 0)]
             for track, size, bound in zip(tracks, sizes, bounds, strict=True)
         ]
-        depths = allot(
-            chances, writers, lambda rows: self.step_s(rows) + spent_s, other_rows=other_rows
-        )
+        # Beside prompts a step takes long, and a token more in it would seem cheap. But all that
+        # waits for the step waits for the drafted rows too, so they are held against a step without.
+        beside_s = self.step_s(writers + other_rows) - self.step_s(writers)
+
+        def step_s(rows: int) -> float:
+            return self.step_s(rows + other_rows) - beside_s + spent_s
+
+        depths = allot(chances, writers, step_s)
         chosen: dict[str, Draft] = {}
         for track, depth, bound, (request_id, draft) in zip(
             tracks, depths, bounds, offers, strict=True

@@ -8,6 +8,7 @@ import pytest
 
 from actors.contracts import Draft
 from actors.engine.speculation import PATIENCE, REST, Speculation
+from policies.acceptance import Acceptance
 from policies.cost import profiled
 
 LINEAR = profiled([(1, 1.0), (65, 65.0)])
@@ -138,3 +139,14 @@ def test_never_slower_than_standard_decode_on_a_simulated_clock(clients: int, sl
                 engine.settle(name, text.commit(chosen[name].tokens if name in chosen else ()))
         tokens = sum(text.length for text in texts.values())
         assert tokens / elapsed >= 0.98 * clients / step_s(clients), quality
+
+
+def test_beside_prompts_rows_are_worth_no_more_than_without() -> None:
+    """A row that brings 0.45 tokens for 0.3 of what a token takes would look cheap in a step that a
+    prompt has made four times as long."""
+    curve = profiled([(1, 1.0), (4, 4.0), (65, 4.0 + 61 * 0.6)])
+    engine = Speculation(curve)
+    engine._of("").acceptance = Acceptance((1000.0,) * 3, (450.0,) * 3)
+    assert engine.select({"r": draft(1, 2, 3)}, 4, other_rows=32) == {}
+    engine._of("").acceptance = Acceptance((1000.0,) * 3, (900.0,) * 3)
+    assert engine.select({"r": draft(1, 2, 3)}, 4, other_rows=32).keys() == {"r"}
