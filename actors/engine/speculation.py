@@ -184,8 +184,8 @@ class Speculation:
             self._chance(track, size)[: max(bound, 0)]
             for track, size, bound in zip(tracks, sizes, bounds, strict=True)
         ]
-        # Beside prompts a step takes long, and a token more in it would seem cheap. But all that
-        # waits for the step waits for the drafted rows too, so they are held against a step without.
+        # Beside prompts a step takes long, and one more token in it would seem cheap. But all that
+        # waits for the step waits for its drafted rows too: they are held against a step without.
         beside_s = self.step_s(writers + other_rows) - self.step_s(writers)
 
         def step_s(rows: int) -> float:
