@@ -218,8 +218,9 @@ class Steering:
         if count == seq.depth < self.policy.depth:
             return "wish" if seq.request.max_draft_len == count else "end"
         # A plan that gains nothing leaves it to each request's own record, and this one's gains.
-        leaves = plan is None or plan.reason in ("no-gain", "no-evidence")
-        return "gain" if leaves else plan.reason
+        if plan is None or plan.reason in ("no-gain", "no-evidence"):
+            return "gain"
+        return plan.reason
 
     @property
     def _elsewhere(self) -> bool:
