@@ -158,7 +158,8 @@ class Steering:
             for seq in writing
             if seq.drafting
             and self._cohorts[seq.request_id] == shadow.cohort
-            and caps[seq.request_id].tokens
+            and (cap := caps.get(seq.request_id)) is not None  # None: it writes its first token
+            and cap.tokens
             and self._plans[shadow.cohort].arm != shadow.arm
         ]
         for seq in self._scouting.choose(able, shadow, self.policy.affords):

@@ -13,7 +13,9 @@ from actors.engine.steering import steered
 from actors.sampling.params import SamplingParams
 from actors.sampling.rules import Rule
 from policies import estimate_cost
+from policies.choice import Arm
 from policies.choice_reasons import MEANING
+from policies.choice_records import Decision, Moment, Shadow
 from policies.estimate_cost import Sample
 from tests.drafters.oracle import OracleDrafter
 from tests.law.harness import assert_pools_full, make_engine, plain, request
@@ -25,9 +27,11 @@ PROMPT = [5, 9, 7] * 6
 LONG = SamplingParams(temperature=0.0, max_tokens=160, ignore_eos=True)
 
 
-def engine_with(rule: Rule = "coupled", depth: int = 4) -> Engine:
+def engine_with(rule: Rule = "coupled", depth: int = 4, max_rows: int = 512) -> Engine:
     """On a clock on which each forward takes a second."""
-    engine = make_engine(MODEL, OracleDrafter(model=MODEL), depth=depth, rule=rule)
+    engine = make_engine(
+        MODEL, OracleDrafter(model=MODEL), depth=depth, rule=rule, max_rows=max_rows
+    )
     engine.speculation, engine.steering = steered(FREE, rule, depth, "verifier")
     learn = engine.steering.learn
 
@@ -66,6 +70,31 @@ def test_nothing_of_a_request_stays_when_it_has_ended() -> None:
     assert engine.speculation is not None
     assert len(engine.speculation) == 0
     assert engine.steering._cohorts == {}
+
+
+def test_a_prompt_that_is_read_but_for_its_last_token_drafts_no_shadow() -> None:
+    """It is due to write like those that do, but has written nothing to draft from."""
+    engine = engine_with(max_rows=32)
+    steering = engine.steering
+    assert steering is not None
+    decide = steering.policy.decide
+
+    def shadowed(moment: Moment) -> Decision:
+        arm = Arm("oracle", remote=False, max_depth=4)
+        return replace(decide(moment), shadow=Shadow("default", arm, 4, rows=8))
+
+    steering.policy.decide = shadowed  # type: ignore[method-assign]
+    engine.add(request("a", PROMPT, LONG))
+    for _ in range(4):
+        engine.step()
+    prompt = [3, *range(40, 71)]  # as many tokens as a step has rows
+    engine.add(request("b", prompt, LONG))
+    assert [event.request_id for event in engine.step()] == ["a"]  # the other rows are b's
+    assert {seq.request_id: seq.pending for seq in engine.scheduler.running} == {"a": 1, "b": 1}
+    texts: dict[str, list[int]] = {"b": []}
+    for event in drain(engine):
+        texts.setdefault(event.request_id, []).extend(event.tokens)
+    assert texts["b"] == plain(MODEL, prompt, LONG)
 
 
 @pytest.mark.parametrize("wish", [0, 1, 3])
