@@ -9,6 +9,7 @@ GatewayError
 ├── Overloaded          429  RESOURCE_EXHAUSTED   retry_after_s
 ├── DeadlineExceeded    408  DEADLINE_EXCEEDED
 ├── NoVerifier          503  UNAVAILABLE
+├── NoPolicy            503  UNAVAILABLE          figures; requests need none
 └── RequestFailed       500  INTERNAL             this request alone
 """
 
@@ -101,6 +102,13 @@ class NoVerifier(GatewayError):
     status = 503
     grpc_code = grpc.StatusCode.UNAVAILABLE
     code = "no_verifier"
+    type_ = "service_unavailable_error"
+
+
+class NoPolicy(GatewayError):
+    status = 503
+    grpc_code = grpc.StatusCode.UNAVAILABLE
+    code = "no_policy"
     type_ = "service_unavailable_error"
 
 
