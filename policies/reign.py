@@ -4,6 +4,9 @@ Each has a term, larger than that of any before it, and verifiers believe the la
 actor that has spoken and hears of a larger term falls silent for good: were it to raise its own,
 two would outbid each other for ever. One that has not spoken yet may: its clock was behind, and it
 is the successor all the same.
+
+Where two were started by mistake, the one that speaks may be the one that is ended when the mistake
+is undone. Nobody answers verifiers then but the silent one, and they tell it so.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ from dataclasses import dataclass, replace
 
 MAX_TERM = 2**63
 """Beyond any clock: nobody's term."""
+DESERTED = 32
+"""Refusals in a row that are no chance: of two policy actors, none speaks any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,14 @@ def heard(reign: Reign, own_version: int, term: int, version: int) -> Reign:
     if not reign.spoken:
         return replace(reign, term=term + 1)
     return replace(reign, successor=max(term, reign.successor))
+
+
+def deserted(reign: Reign, refusals: int) -> Reign:
+    """After a verifier has said how often in a row it was told that another one speaks. Where that
+    cannot be chance the successor is gone, and this one begins anew in its place."""
+    if not reign.over or refusals < DESERTED:
+        return reign
+    return Reign(reign.successor + 1)
 
 
 def spoke(reign: Reign) -> Reign:

@@ -11,6 +11,10 @@ class DrafterLoadError(Exception):
         self.param = param
 
 
+class DrafterStuck(DrafterLoadError):
+    """It was built, and then did not come back from one of its first calls."""
+
+
 def refusal(message: str) -> DrafterLoadError:
     """A checkpoint is refused: it is the configuration's `model` that is wrong."""
     return DrafterLoadError(message, "model")

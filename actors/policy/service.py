@@ -59,7 +59,7 @@ class PolicyService:
 
     def renew(self, endpoint: pb.DrafterEndpoint) -> None:
         """Register a drafter or renew its lease. Raises Superseded."""
-        self._check_reign()
+        self.check_reign()
         lease = leases.Lease(
             name=endpoint.drafter,
             address=endpoint.address,
@@ -75,7 +75,9 @@ class PolicyService:
         self._replace(table, changed)
 
     def release(self, drafter: str) -> None:
-        """A drafter leaves of its own accord: verifiers hear of it with the next exchange."""
+        """A drafter leaves of its own accord: verifiers hear of it with the next exchange.
+        Raises Superseded."""
+        self.check_reign()
         self._replace(*leases.release(self._leases, drafter))
 
     # ------------------------------------------------------------------ verifiers
@@ -86,10 +88,12 @@ class PolicyService:
         """A verifier's load and tallies against what is newer than its (term, version), or None.
 
         Raises ReportRefused for tallies or a configuration that cannot be, and Superseded where
-        the verifier has heard of a later policy actor; nothing is then taken of the report.
+        the verifier has heard of a later policy actor; nothing is then taken of the report. Once
+        nobody else answers it, this one does again.
         """
         self._hear_term(term, version)
-        self._check_reign()
+        self._hear_refusals(report.superseded)
+        self.check_reign()
         heard = messages.live_of(report.config) if report.HasField("config") else self._live
         self._learnt.hear(report, self._clock())
         self._take(live.newer(self._live, heard))
@@ -131,23 +135,29 @@ class PolicyService:
     def configure(self, settings: Settings) -> None:
         """An operator's change; takes effect with each verifier's next exchange, and survives
         this actor. Raises Superseded."""
-        self._check_reign()
+        self.check_reign()
         self._take(live.changed(self._live, settings, self._clock_ns()))
 
     def status(self) -> pb.Status:
-        """The newest snapshot and each verifier's last report."""
+        """The newest snapshot and each verifier's last report. Raises Superseded."""
+        self.check_reign()
         self._forget()
         reports = [self._verifiers[name][1] for name in sorted(self._verifiers)]
         return pb.Status(snapshot=self.snapshot(), verifiers=reports)
 
     def state(self) -> pb.PolicyState:
         """What a successor goes on from. Raises Superseded: the state is the other's to keep."""
-        self._check_reign()
+        self.check_reign()
         return pb.PolicyState(
             term=self._reign.term,
             config=messages.config_message(self._live),
             contributions=self._learnt.kept(self._clock()),
         )
+
+    def check_reign(self) -> None:
+        """Raises Superseded where another policy actor speaks."""
+        if self._reign.over:
+            raise Superseded(f"the policy actor of term {self._reign.successor} has taken over")
 
     # ------------------------------------------------------------------ parts
 
@@ -170,6 +180,21 @@ class PolicyService:
                 self._reign.term,
             )
 
+    def _hear_refusals(self, refusals: int) -> None:
+        """Where the successor is gone this one begins as a young policy does: drafters register
+        again before it speaks."""
+        before, self._reign = self._reign, reign.deserted(self._reign, refusals)
+        if self._reign == before:
+            return
+        logger.warning(
+            "the policy actor of term %d answers nobody any more; this one begins term %d",
+            before.successor,
+            self._reign.term,
+        )
+        self._leases = {}
+        self._started_s = self._clock()
+        self._settled = self._options.expected_drafters == 0
+
     def _make(self) -> pb.PolicySnapshot:
         fallback, cohorts = live.plans(
             self._live.settings,
@@ -187,10 +212,6 @@ class PolicyService:
             pooled=self._learnt.published,
             exchange_ms=round(1e3 * self._pause_s),
         )
-
-    def _check_reign(self) -> None:
-        if self._reign.over:
-            raise Superseded(f"the policy actor of term {self._reign.successor} has taken over")
 
     def _take(self, newest: live.Live) -> None:
         self._version += newest != self._live

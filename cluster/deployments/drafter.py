@@ -18,10 +18,10 @@ from ray import serve
 from ray.serve.handle import DeploymentHandle
 from ray.util.placement_group import get_current_placement_group
 
-from actors.policy.errors import Superseded
 from cluster import telemetry
 from cluster.config import AppArgs
 from cluster.deployments.addresses import this_node
+from cluster.deployments.speaking import of_the_speaker
 from pilotfish.v1 import control_pb2 as pb
 from pilotfish.v1.demand_pb2 import DrafterStanding
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RENEW_EVERY_S = 1.0  # a third of the lease: two may be lost
-ASK_AGAIN_S = 0.1  # where the wrong one of several policy actors was asked
 CALL_TIMEOUT_S = 2.0
 # Verifiers hear of a drain within two seconds, and move sessions as they commit. Above a hundred of
 # them exchange less often; sessions that are left then move when their stream ends.
@@ -65,6 +64,9 @@ class Drafter:
         )
         self._standing = DrafterStanding(wanted=True)  # until the policy says otherwise
         self._renewing = asyncio.create_task(self._renew_forever())
+        # Serve looks for it on the object and awaits it. On the class the collector would call it
+        # too, and await nothing.
+        self.__del__ = self._leave
 
     async def placement(self) -> dict[str, Any]:
         """Where this replica is."""
@@ -94,21 +96,17 @@ class Drafter:
 
     async def _renew_forever(self) -> None:
         while True:
-            pause_s = RENEW_EVERY_S
             try:
                 await self._renew()
-            except Superseded as error:
-                logger.info("asked the wrong one of several policy actors: %s", error)
-                pause_s = ASK_AGAIN_S
             except TimeoutError:
                 logger.info("the policy did not answer within %.0f s", CALL_TIMEOUT_S)
             except Exception:
                 logger.exception("the lease could not be renewed")
-            await asyncio.sleep(pause_s)
+            await asyncio.sleep(RENEW_EVERY_S)
 
     async def _renew(self) -> None:
-        renewal = self._policy.renew.remote(self._endpoint.SerializeToString())
-        answer = await asyncio.wait_for(renewal, CALL_TIMEOUT_S)
+        endpoint = self._endpoint.SerializeToString()
+        answer = await of_the_speaker(lambda: self._policy.renew.remote(endpoint), CALL_TIMEOUT_S)
         self._standing = DrafterStanding.FromString(answer)
 
     async def _drain(self) -> None:
@@ -125,15 +123,13 @@ class Drafter:
         while self._drafting.sessions and time.monotonic() < until_s:
             await asyncio.sleep(LOOK_S)
 
-    async def __del__(self) -> None:
+    async def _leave(self) -> None:
         """Serve wants this replica gone: sessions move, then the lease ends, then the drafter."""
-        if not hasattr(self, "_renewing"):
-            return
         await self._drain()
         self._renewing.cancel()
         try:
-            release = self._policy.release.remote(self._endpoint.drafter)
-            await asyncio.wait_for(release, CALL_TIMEOUT_S)
+            name = self._endpoint.drafter
+            await of_the_speaker(lambda: self._policy.release.remote(name), CALL_TIMEOUT_S)
         except Exception as error:
             # The policy may be gone before us; the lease then ends by itself.
             logger.info("could not say goodbye to the policy: %r", error)

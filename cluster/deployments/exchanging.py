@@ -1,7 +1,9 @@
 """What a verifier says to the policy actor and makes of its answer, whatever is lost between. Pure.
 
 Tallies are totals (`policies.tally`), so they are left out only where the policy actor that speaks
-is known to have them; a new term is a new policy actor, which has nothing.
+is known to have them; a new term is a new policy actor, which has nothing. Where several were
+started, one speaks: the others are told how often in a row they were met, so that one of them takes
+its place when it is gone (`policies.reign`).
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from actors.policy.messages import tally_messages
+from cluster.deployments.speaking import ASK_AGAIN_S
 from pilotfish.v1 import control_pb2 as pb
 from policies.exchange_rate import IDLE
 from policies.tally import Report
@@ -29,6 +32,7 @@ class Exchanging:
         self._known = 0  # the newest tally that the policy actor of this term has
         self._mute = False  # it has refused one
         self._pause_s = 0.0
+        self._superseded = 0  # times in a row that the wrong one of several was asked
 
     def stamp(self, status: pb.VerifierStatus) -> None:
         """By which configuration this verifier serves."""
@@ -40,6 +44,7 @@ class Exchanging:
         report = pb.VerifierStatus()
         report.CopyFrom(status)
         self.stamp(report)
+        report.superseded = self._superseded
         self._sent = 0
         if tally is not None and tally.sequence > self._known and not self._mute:
             report.tallies.extend(tally_messages(tally.totals))
@@ -49,6 +54,7 @@ class Exchanging:
     def answered(self, newer: pb.PolicySnapshot | None) -> pb.PolicySnapshot | None:
         """After the answer to the newest report: the snapshot, where it is to be taken."""
         self._known = self._sent or self._known
+        self._superseded = 0
         if newer is None or (newer.term, newer.version) <= (self.term, self.version):
             return None
         return newer
@@ -64,7 +70,9 @@ class Exchanging:
 
     def pause_s(self, *, busy: bool) -> float:
         """Until the next exchange; a verifier without requests has less to say, and nobody drafts
-        for it meanwhile."""
+        for it meanwhile. The wrong one of several was asked: another one, at once."""
+        if self._superseded:
+            return ASK_AGAIN_S
         if not self.term:
             return FIRST_EVERY_S
         return max(EVERY_S, self._pause_s) * (1.0 if busy else IDLE)
@@ -73,6 +81,11 @@ class Exchanging:
         """The policy actor will not have what was sent: its snapshots matter more than our
         tallies, which it gets no more."""
         self._mute = True
+        self._superseded = 0
+
+    def superseded(self) -> None:
+        """Who was asked says that another policy actor speaks."""
+        self._superseded += 1
 
 
 def tally_of(stats: Mapping[str, Any]) -> Report | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from actors.policy.demand import Demand
@@ -50,7 +51,8 @@ class Policy:
         return as_config(self._service.settings)
 
     async def configuration(self) -> dict[str, Any]:
-        """The configuration in force."""
+        """The configuration in force. Raises Superseded."""
+        self._service.check_reign()
         return as_config(self._service.settings)
 
     async def renew(self, endpoint: bytes) -> bytes:
@@ -61,7 +63,7 @@ class Policy:
         return self._demand.renewed(drafter).SerializeToString()
 
     async def release(self, drafter: str) -> None:
-        """A drafter leaves."""
+        """A drafter leaves. Raises Superseded."""
         self._service.release(drafter)
         self._demand.released(drafter)
 
@@ -69,10 +71,13 @@ class Policy:
         """A verifier's VerifierStatus against a newer PolicySnapshot, both serialized. Raises
         ReportRefused or Superseded."""
         status = pb.VerifierStatus.FromString(report)
-        newer = self._service.exchange(status, term, version)
+        try:
+            newer = self._service.exchange(status, term, version)
+        except Superseded:
+            self._wake(())  # is the other's to do
+            raise
         self._demand.heard(status)
-        if self._waker is not None:
-            self._waker.want(self._demand.wakes())
+        self._wake(self._demand.wakes())
         if time.monotonic() - self._saved_s >= SAVE_EVERY_S:
             await self._save()
         return None if newer is None else newer.SerializeToString()
@@ -82,8 +87,12 @@ class Policy:
         return {"pid": os.getpid()}
 
     async def status(self) -> bytes:
-        """A serialized Status: the snapshot and the verifiers' last reports."""
+        """A serialized Status: the snapshot and the verifiers' last reports. Raises Superseded."""
         return self._service.status().SerializeToString()
+
+    def _wake(self, pools: Sequence[str]) -> None:
+        if self._waker is not None:
+            self._waker.want(pools)
 
     async def _save(self) -> None:
         """What there is to keep, where there is a place; off the loop, one after another."""

@@ -64,6 +64,8 @@ class Verifier:
             asyncio.create_task(self._watch()),
             asyncio.create_task(self._exchange_forever()),
         ]
+        # As in `Drafter`: for Serve, which awaits it, and not for the collector.
+        self.__del__ = self._leave
 
     def record_replica_metadata(self) -> dict[str, Any]:
         """What every router learns of this replica; gone with it."""
@@ -115,6 +117,7 @@ class Verifier:
                 self._exchanging.refused()
                 logger.error("the policy refused what this verifier has learnt: %s", error)
             except Superseded as error:
+                self._exchanging.superseded()
                 logger.info("asked the wrong one of several policy actors: %s", error)
             except Exception:
                 logger.exception("the exchange with the policy failed")
@@ -140,11 +143,10 @@ class Verifier:
             await self._engine.set_snapshot.remote(data)
             now.taken(newer)
 
-    async def __del__(self) -> None:
+    async def _leave(self) -> None:
         """Serve has stopped routing here: finish what runs, then stop the engine."""
         self._stopping = True
-        for task in getattr(self, "_tasks", []):
+        for task in self._tasks:
             task.cancel()
-        if hasattr(self, "_facts"):
-            with suppress(ray.exceptions.RayError, TimeoutError):
-                await asyncio.wait_for(self._engine.stop.remote(DRAIN_S), DRAIN_S + 2.0)
+        with suppress(ray.exceptions.RayError, TimeoutError):
+            await asyncio.wait_for(self._engine.stop.remote(DRAIN_S), DRAIN_S + 2.0)

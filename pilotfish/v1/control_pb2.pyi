@@ -119,7 +119,7 @@ class Status(_message.Message):
     def __init__(self, snapshot: _Optional[_Union[PolicySnapshot, _Mapping]] = ..., verifiers: _Optional[_Iterable[_Union[VerifierStatus, _Mapping]]] = ...) -> None: ...
 
 class VerifierStatus(_message.Message):
-    __slots__ = ("verifier", "pid", "running", "waiting", "free_blocks", "total_blocks", "links", "engine", "cached_blocks", "executor", "executor_reason", "tallies", "tally_sequence", "config", "cohorts", "wishes")
+    __slots__ = ("verifier", "pid", "running", "waiting", "free_blocks", "total_blocks", "links", "engine", "cached_blocks", "executor", "executor_reason", "tallies", "tally_sequence", "config", "cohorts", "wishes", "superseded")
     VERIFIER_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     RUNNING_FIELD_NUMBER: _ClassVar[int]
@@ -136,6 +136,7 @@ class VerifierStatus(_message.Message):
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     COHORTS_FIELD_NUMBER: _ClassVar[int]
     WISHES_FIELD_NUMBER: _ClassVar[int]
+    SUPERSEDED_FIELD_NUMBER: _ClassVar[int]
     verifier: str
     pid: int
     running: int
@@ -152,7 +153,8 @@ class VerifierStatus(_message.Message):
     config: PolicyConfig
     cohorts: _containers.RepeatedCompositeFieldContainer[_decisions_pb2.CohortFigures]
     wishes: _containers.RepeatedCompositeFieldContainer[_demand_pb2.DraftWish]
-    def __init__(self, verifier: _Optional[str] = ..., pid: _Optional[int] = ..., running: _Optional[int] = ..., waiting: _Optional[int] = ..., free_blocks: _Optional[int] = ..., total_blocks: _Optional[int] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., engine: _Optional[_Union[EngineTotals, _Mapping]] = ..., cached_blocks: _Optional[int] = ..., executor: _Optional[str] = ..., executor_reason: _Optional[str] = ..., tallies: _Optional[_Iterable[_Union[Tally, _Mapping]]] = ..., tally_sequence: _Optional[int] = ..., config: _Optional[_Union[PolicyConfig, _Mapping]] = ..., cohorts: _Optional[_Iterable[_Union[_decisions_pb2.CohortFigures, _Mapping]]] = ..., wishes: _Optional[_Iterable[_Union[_demand_pb2.DraftWish, _Mapping]]] = ...) -> None: ...
+    superseded: int
+    def __init__(self, verifier: _Optional[str] = ..., pid: _Optional[int] = ..., running: _Optional[int] = ..., waiting: _Optional[int] = ..., free_blocks: _Optional[int] = ..., total_blocks: _Optional[int] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., engine: _Optional[_Union[EngineTotals, _Mapping]] = ..., cached_blocks: _Optional[int] = ..., executor: _Optional[str] = ..., executor_reason: _Optional[str] = ..., tallies: _Optional[_Iterable[_Union[Tally, _Mapping]]] = ..., tally_sequence: _Optional[int] = ..., config: _Optional[_Union[PolicyConfig, _Mapping]] = ..., cohorts: _Optional[_Iterable[_Union[_decisions_pb2.CohortFigures, _Mapping]]] = ..., wishes: _Optional[_Iterable[_Union[_demand_pb2.DraftWish, _Mapping]]] = ..., superseded: _Optional[int] = ...) -> None: ...
 
 class PolicyState(_message.Message):
     __slots__ = ("term", "config", "contributions")
@@ -205,7 +207,7 @@ class EngineTotals(_message.Message):
     def __init__(self, steps: _Optional[int] = ..., tokens: _Optional[int] = ..., drafted: _Optional[int] = ..., accepted: _Optional[int] = ..., prefill_tokens: _Optional[int] = ..., preemptions: _Optional[int] = ..., busy_s: _Optional[float] = ..., forward_s: _Optional[float] = ..., wait_s: _Optional[float] = ..., sample_s: _Optional[float] = ..., prefix_queries: _Optional[int] = ..., prefix_hits: _Optional[int] = ...) -> None: ...
 
 class LinkStatus(_message.Message):
-    __slots__ = ("drafter", "mechanism", "up", "pid", "frames_sent", "frames_received", "blocks_used", "blocks_stale", "blocks_late", "blocks_answered", "draft_s", "block_s")
+    __slots__ = ("drafter", "mechanism", "up", "pid", "frames_sent", "frames_received", "blocks_used", "blocks_stale", "blocks_late", "blocks_answered", "draft_s", "block_s", "state", "detail")
     DRAFTER_FIELD_NUMBER: _ClassVar[int]
     MECHANISM_FIELD_NUMBER: _ClassVar[int]
     UP_FIELD_NUMBER: _ClassVar[int]
@@ -218,6 +220,8 @@ class LinkStatus(_message.Message):
     BLOCKS_ANSWERED_FIELD_NUMBER: _ClassVar[int]
     DRAFT_S_FIELD_NUMBER: _ClassVar[int]
     BLOCK_S_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
     drafter: str
     mechanism: str
     up: bool
@@ -230,4 +234,6 @@ class LinkStatus(_message.Message):
     blocks_answered: int
     draft_s: float
     block_s: float
-    def __init__(self, drafter: _Optional[str] = ..., mechanism: _Optional[str] = ..., up: bool = ..., pid: _Optional[int] = ..., frames_sent: _Optional[int] = ..., frames_received: _Optional[int] = ..., blocks_used: _Optional[int] = ..., blocks_stale: _Optional[int] = ..., blocks_late: _Optional[int] = ..., blocks_answered: _Optional[int] = ..., draft_s: _Optional[float] = ..., block_s: _Optional[float] = ...) -> None: ...
+    state: str
+    detail: str
+    def __init__(self, drafter: _Optional[str] = ..., mechanism: _Optional[str] = ..., up: bool = ..., pid: _Optional[int] = ..., frames_sent: _Optional[int] = ..., frames_received: _Optional[int] = ..., blocks_used: _Optional[int] = ..., blocks_stale: _Optional[int] = ..., blocks_late: _Optional[int] = ..., blocks_answered: _Optional[int] = ..., draft_s: _Optional[float] = ..., block_s: _Optional[float] = ..., state: _Optional[str] = ..., detail: _Optional[str] = ...) -> None: ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.reign import MAX_TERM, Reign, heard, spoke
+from policies.reign import DESERTED, MAX_TERM, Reign, deserted, heard, spoke
 
 
 def test_one_that_has_spoken_falls_silent_for_a_later_one_and_for_good() -> None:
@@ -33,6 +33,18 @@ def test_what_is_older_or_its_own_changes_nothing() -> None:
 
 def test_of_two_with_the_same_term_one_that_is_behind_gives_way() -> None:
     assert heard(spoke(Reign(5)), 3, 5, 4).over
+
+
+def test_a_silent_one_that_alone_is_left_to_be_asked_speaks_again_as_a_new_one() -> None:
+    silent = heard(spoke(Reign(5)), 3, 6, 1)
+    assert deserted(silent, DESERTED - 1) == silent
+    assert deserted(silent, DESERTED) == Reign(7)
+
+
+def test_refusals_are_nothing_to_one_that_speaks() -> None:
+    """It was another one that refused."""
+    for reign in (Reign(5), spoke(Reign(5))):
+        assert deserted(reign, 10 * DESERTED) == reign
 
 
 @given(st.lists(st.integers(0, 1), max_size=40), st.integers(-2, 2))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import Event
 
 import pytest
 
 from actors.contracts import Commit, DraftRequest, OpenSession, Proposal
 from actors.drafters.combined import CombinedDrafter
 from actors.drafters.config import DrafterConfig
+from actors.drafters.errors import DrafterStuck
 from actors.drafters.suffix import SuffixDrafter
 from actors.drafters.timing import PROMPT, timed
 from policies.acceptance import Acceptance
@@ -34,7 +36,7 @@ class Ticking(TokenDrafter):
     def open(self, sessions: Sequence[OpenSession]) -> None:
         super().open(sessions)
         self.most = max(self.most, len(self.sessions))
-        self.now_s += 100.0
+        self.now_s += 10.0
 
     def observe(self, commits: Sequence[Commit]) -> None:
         super().observe(commits)
@@ -54,7 +56,7 @@ class Ticking(TokenDrafter):
 def test_a_round_is_one_commit_and_one_block_of_each_session() -> None:
     drafter = Ticking()
     expected = [(n, d, n * (0.25 + d)) for n in (1, 8, 32) for d in (1, 5)]
-    assert timed(drafter, 8, budget_s=1e9, clock=drafter.clock) == expected
+    assert timed(drafter, 8, budget_s=1e9, clock=drafter.clock, slow_s=1e9) == expected
 
 
 def test_no_deeper_blocks_are_timed_than_are_ever_asked_for() -> None:
@@ -76,7 +78,7 @@ def test_a_prompt_is_read_before_the_clock_runs() -> None:
 
 def test_nothing_of_what_was_made_up_stays() -> None:
     drafter = Ticking()
-    timed(drafter, 8, budget_s=1e9, clock=drafter.clock)
+    timed(drafter, 8, budget_s=1e9, clock=drafter.clock, slow_s=1e9)
     assert drafter.sessions == {}
 
 
@@ -109,6 +111,35 @@ def test_a_drafter_that_fails_has_no_timings_and_no_sessions(call: str) -> None:
     else:
         assert timings == []
         assert drafter.sessions == {}
+
+
+def test_a_drafter_that_is_too_slow_to_be_timed_is_left_with_what_is_known() -> None:
+    """One session takes 10 s to open and four rounds of 13 s in all; eight take 104 s."""
+    drafter = Ticking()
+    some = timed(drafter, 8, budget_s=1e9, clock=drafter.clock, slow_s=60.0)
+    assert {n for n, _, _ in some} == {1}
+    assert drafter.sessions == {}
+    slower = Ticking(draft_s=20.0)
+    assert timed(slower, 8, clock=slower.clock, slow_s=60.0) == []
+    assert slower.sessions == {}
+
+
+@pytest.mark.parametrize("call", ["open", "observe", "propose", "close"])
+def test_a_drafter_that_does_not_come_back_is_refused_and_holds_nobody_up(call: str) -> None:
+    go_on = Event()
+
+    class Hung(Ticking):
+        def __getattribute__(self, name: str) -> object:
+            if name == call:
+                go_on.wait()
+            return super().__getattribute__(name)
+
+    try:
+        with pytest.raises(DrafterStuck, match=r"Hung has not come back .*0\.05 s") as caught:
+            timed(Hung(), 4, stuck_s=0.05)
+        assert caught.value.param == "method"
+    finally:
+        go_on.set()
 
 
 def test_features_of_the_width_that_it_reads_are_made_up() -> None:

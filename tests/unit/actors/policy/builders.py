@@ -71,6 +71,8 @@ class Verifier:
             self.refused.append(error)
             if isinstance(error, ReportRefused):
                 self.exchanging.refused()
+            else:
+                self.exchanging.superseded()
             return
         if answer_lost:
             return

@@ -3,6 +3,7 @@ or it knew is lost. Time is what the test says it is."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,12 @@ import pytest
 from actors.policy.errors import Superseded
 from actors.policy.learnt import PUBLISH_EVERY_S
 from actors.policy.state_file import StateFile
+from cluster.deployments.exchanging import EVERY_S
+from cluster.deployments.speaking import ASK_AGAIN_S
 from pilotfish.v1 import control_pb2 as pb
 from policies.estimate import EVERYONE
 from policies.live import Settings
+from policies.reign import DESERTED
 from tests.unit.actors.policy.builders import CHAT, Clock, Verifier, make_service, pooled_blocks
 
 
@@ -204,8 +208,9 @@ def test_of_two_policies_the_later_one_speaks_and_the_other_finds_out() -> None:
         first.configure(Settings(2))
     with pytest.raises(Superseded):
         first.renew(pb.DrafterEndpoint(drafter="d"))
-    with pytest.raises(Superseded):
-        first.state()
+    for call in (first.state, first.status, partial(first.release, "d")):
+        with pytest.raises(Superseded):
+            call()
     verifier.exchange(second)
     assert verifier.depth == 4
 
@@ -233,6 +238,43 @@ def test_a_successor_whose_clock_is_behind_speaks_all_the_same() -> None:
     verifier.exchange(successor)
     assert verifier.heard[0] == 10_001
     assert verifier.depth == 2
+
+
+def test_of_two_the_silent_one_speaks_again_when_it_alone_is_left() -> None:
+    """Whoever undoes the mistake may end the one that speaks. What was changed there stays."""
+    clock = Clock()
+    first = make_service(clock, term=10, expected=1)
+    second, verifier = make_service(clock, term=20), Verifier("v")
+    first.renew(pb.DrafterEndpoint(drafter="gone"))
+    verifier.exchange(first)
+    verifier.exchange(second)
+    second.configure(Settings(2))
+    verifier.exchange(second)
+    for _ in range(DESERTED):
+        assert verifier.heard[0] == 20
+        verifier.exchange(first)
+        assert verifier.exchanging.pause_s(busy=False) == ASK_AGAIN_S
+    verifier.exchange(first)  # it waits for its drafters, as a young one does
+    assert verifier.heard[0] == 20
+    assert verifier.exchanging.pause_s(busy=True) == EVERY_S
+    first.renew(pb.DrafterEndpoint(drafter="d"))
+    verifier.exchange(first)
+    assert verifier.heard[0] == 21
+    assert [drafter.drafter for drafter in verifier.plan.snapshot.drafters] == ["d"]
+    assert verifier.depth == 2
+
+
+def test_refusals_with_an_answer_between_them_make_nobody_speak() -> None:
+    clock = Clock()
+    first, second = make_service(clock, term=10), make_service(clock, term=20)
+    verifier = Verifier("v")
+    verifier.exchange(first)
+    for _ in range(4):
+        for policy in (second, *[first] * (DESERTED - 1)):
+            verifier.exchange(policy)
+    assert verifier.heard[0] == 20
+    with pytest.raises(Superseded):
+        first.check_reign()
 
 
 def test_cut_off_from_each_other_both_go_on_and_meet_again_without_loss() -> None:

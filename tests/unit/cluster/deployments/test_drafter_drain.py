@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import warnings
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from actors.policy.errors import Superseded
+from cluster.config import AppArgs
 from cluster.deployments import drafter as module
+from cluster.deployments import speaking
+from cluster.deployments.addresses import DataAddress
 from cluster.deployments.drafter import Drafter
 from pilotfish.v1 import control_pb2 as pb
 from pilotfish.v1.demand_pb2 import DrafterStanding
@@ -17,18 +23,30 @@ from pilotfish.v1.demand_pb2 import DrafterStanding
 class World:
     """The policy actor and the drafting server, and what was done to them in order.
 
-    moves: verifiers take the sessions elsewhere when they hear of the drain."""
+    moves: verifiers take the sessions elsewhere when they hear of the drain. silent: every other
+    call goes to a second policy actor, which does not speak."""
 
-    def __init__(self, sessions: int, *, moves: bool = True, policy: bool = True) -> None:
+    port, mechanism, max_sessions = 7, "suffix", 64
+
+    def __init__(
+        self, sessions: int, *, moves: bool = True, policy: bool = True, silent: bool = False
+    ) -> None:
         self.sessions = sessions
         self.moves, self.policy = moves, policy
+        self.silent, self.calls = silent, 0
         self.done: list[str] = []
         self.renew = SimpleNamespace(remote=self._renew)
         self.release = SimpleNamespace(remote=self._release)
 
-    async def _renew(self, endpoint: bytes) -> bytes:
+    def _asked(self) -> None:
         if not self.policy:
             raise RuntimeError("the policy is gone")
+        self.calls += 1
+        if self.silent and self.calls % 2:
+            raise Superseded("another one speaks")
+
+    async def _renew(self, endpoint: bytes) -> bytes:
+        self._asked()
         draining = pb.DrafterEndpoint.FromString(endpoint).draining
         self.done.append("draining" if draining else "renewed")
         if draining and self.moves:
@@ -36,8 +54,7 @@ class World:
         return DrafterStanding(wanted=not draining, late_share=0.25).SerializeToString()
 
     async def _release(self, drafter: str) -> None:
-        if not self.policy:
-            raise RuntimeError("the policy is gone")
+        self._asked()
         self.done.append(f"released {drafter} with {self.sessions}")
 
     def stop(self, grace_s: float) -> None:
@@ -60,13 +77,13 @@ def replica(world: World) -> Any:
 
 async def test_sessions_move_before_the_lease_ends_and_the_server_stops() -> None:
     world = World(sessions=3)
-    await replica(world).__del__()
+    await replica(world)._leave()
     assert world.done == ["draining", "released d0 with 0", "stopped"]
 
 
 async def test_without_sessions_there_is_nothing_to_wait_for() -> None:
     world = World(sessions=0)
-    await replica(world).__del__()
+    await replica(world)._leave()
     assert world.done == ["released d0 with 0", "stopped"]
 
 
@@ -75,14 +92,50 @@ async def test_sessions_that_nobody_takes_do_not_hold_it_for_ever(
 ) -> None:
     monkeypatch.setattr(module, "MOVE_S", 0.01)
     world = World(sessions=3, moves=False)
-    await replica(world).__del__()
+    await replica(world)._leave()
     assert world.done == ["draining", "released d0 with 3", "stopped"]
 
 
 async def test_a_policy_that_is_gone_is_not_waited_for() -> None:
     world = World(sessions=3, policy=False)
-    await replica(world).__del__()
+    await replica(world)._leave()
     assert world.done == ["stopped"]
+
+
+async def test_of_two_policies_the_one_that_speaks_hears_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(speaking, "ASK_AGAIN_S", 0.0)
+    world = World(sessions=3, silent=True)
+    await replica(world)._leave()
+    assert world.done == ["draining", "released d0 with 0", "stopped"]
+
+
+@pytest.fixture
+def serve(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a constructor asks of Serve and its node."""
+    context = SimpleNamespace(
+        replica_id=SimpleNamespace(unique_id="1"), deployment="Drafter-suffix"
+    )
+    monkeypatch.setattr(module.serve, "get_replica_context", lambda: context)
+    monkeypatch.setattr(module, "this_node", lambda host: DataAddress("127.0.0.1", "127.0.0.1"))
+
+
+async def test_serve_finds_the_way_out_on_the_replica_and_the_collector_finds_none(
+    serve: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A destructor of the class that is a coroutine is made by the collector and never awaited."""
+    world = World(sessions=0)
+    monkeypatch.setattr(module, "_start_drafting", lambda *of: world)
+    made: Any = Drafter.__new__(Drafter)
+    await made.__init__(AppArgs(), world)
+    await made.__del__()
+    assert world.done[-2:] == ["released drafter-1 with 0", "stopped"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        del made
+        gc.collect()
+    assert not hasattr(Drafter, "__del__")
 
 
 async def test_what_the_policy_says_of_it_is_in_its_report() -> None:
