@@ -112,7 +112,7 @@ class SpeculativeConfig(_Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> SpeculativeConfig:
-        if self.method in ("draft_model", "custom_class") and not self.model:
+        if self.method == "custom_class" and not self.model:
             raise ValueError(f"method {self.method!r} needs 'model'")
         if self.feature_dtype != "bf16" and self.placement != "remote":
             raise ValueError(

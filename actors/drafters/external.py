@@ -32,7 +32,7 @@ from actors.drafters.allot import allot
 from actors.drafters.config import DrafterConfig
 from actors.drafters.external_choose import Prefix, next_drafts
 from actors.drafters.external_kv import ATTENTION, DraftStep, SessionKV, Span, token_bytes
-from actors.drafters.external_load import load_draft_model, other_vocabulary
+from actors.drafters.external_load import load_draft_model, other_vocabulary, with_model
 from actors.drafters.external_vocabulary import Intersection
 from actors.drafters.sessions import SessionTable, room
 from actors.drafters.threads import torch_threads
@@ -145,6 +145,7 @@ class ExternalDrafter:
     @classmethod
     def load(cls, config: DrafterConfig) -> ExternalDrafter:
         """Load, check against the target, wrap. Raises DrafterLoadError."""
+        config = with_model(config)
         model = load_draft_model(config)
         return cls(
             model, config, PurePath(config.model or "").name, other_vocabulary(model, config)

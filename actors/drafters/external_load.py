@@ -6,30 +6,47 @@ attention that is more than causal attention, a state that cannot be rolled back
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 
+from actors.drafters.checkpoints.locate import drafter_folder
 from actors.drafters.config import DrafterConfig
 from actors.drafters.errors import DrafterLoadError
+from actors.drafters.external_cut import cut_folder, load_cut
 from actors.drafters.external_kv import ATTENTION, DraftStep, SessionKV, Span
 from actors.drafters.external_vocabulary import Intersection, intersect
 from actors.engine.errors import ModelLoadError
 from actors.engine.loading import load_model, resolve_dtype
 
 
-def load_draft_model(config: DrafterConfig) -> Any:
-    """A transformers causal LM from safetensors or GGUF, checked. Raises DrafterLoadError."""
-    if not config.model:
+def with_model(config: DrafterConfig) -> DrafterConfig:
+    """Without a `model` it is the one that is shipped for the target. Raises DrafterLoadError."""
+    if config.model:
+        return config
+    if not config.target:
         raise DrafterLoadError("draft_model needs a model", "model")
+    return replace(config, model=str(drafter_folder(config)), revision=None)
+
+
+def load_draft_model(config: DrafterConfig) -> Any:
+    """A transformers causal LM from safetensors or GGUF, checked. One that was cut from its target
+    has the rest, and so the vocabulary, from there. Raises DrafterLoadError."""
+    config = with_model(config)
+    assert config.model
     if config.threads:
         torch.set_num_threads(config.threads)
     try:
         dtype = resolve_dtype(config.dtype, config.device)
-        model = load_model(config.model, config.revision, dtype, config.device)
+        cut = cut_folder(config.model, config.revision)
+        if cut is None:
+            model = load_model(config.model, config.revision, dtype, config.device)
+        else:
+            model = load_cut(cut, config, dtype)
     except ModelLoadError as error:
         raise DrafterLoadError(f"draft model: {error}", error.param) from error
-    if config.target_tokenizer and not config.use_heterogeneous_vocab:
+    if cut is None and config.target_tokenizer and not config.use_heterogeneous_vocab:
         compare_vocabularies(
             vocabulary(config.target_tokenizer), vocabulary(config.model, config.revision)
         )

@@ -24,7 +24,7 @@ import torch
 
 from actors.contracts import Drafter
 from actors.drafters.config import DrafterConfig
-from actors.drafters.shipped import catalogue
+from actors.drafters.shipped import METHODS, catalogue
 from actors.drafters.table import build_drafter
 from actors.engine.core import Engine, drain
 from actors.engine.sequence import EngineRequest
@@ -47,7 +47,15 @@ CATEGORIES = ("summarization", "rag", "translation", "qa", "math_reasoning", "co
 DEPTH, TOKENS = 6, 64
 BESIDE = "eagle3"
 """The best one is also run with suffix decoding."""
-COLOURS = {"dspark": "#0072B2", "dflash": "#D55E00", "eagle3": "#009E73", "mtp": "#CC79A7"}
+COLOURS = {
+    "dspark": "#0072B2",
+    "dflash": "#D55E00",
+    "eagle3": "#009E73",
+    "mtp": "#CC79A7",
+    "draft_model": "#56B4E9",
+}
+TRAINED = {method: mechanism for mechanism, method in METHODS.items()}
+"""What training calls a method, where that has another name."""
 
 
 def spec_bench(path: Path) -> list[tuple[str, str]]:
@@ -128,7 +136,7 @@ def replayed(held: Sequence[tuple[str, Sequence[int]]]) -> tuple[list[str], list
 
 def curve(folder: Path, name: str) -> list[list[str]]:
     """Rows of the curve, each with twice the positions of the one before, and the last."""
-    file = folder / name / "curve.jsonl"
+    file = folder / TRAINED.get(name, name) / "curve.jsonl"
     if not file.exists():
         return []
     lines = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
@@ -155,7 +163,7 @@ def picture(folder: Path, mechanisms: Sequence[str]) -> None:
     figure = Figure(figsize=(9.0, 4.2), layout="constrained")
     axes = figure.subplots(1, 2, sharey=True)
     for name in mechanisms:
-        file = folder / name / "curve.jsonl"
+        file = folder / TRAINED.get(name, name) / "curve.jsonl"
         if not file.exists():
             continue
         lines = [json.loads(line) for line in file.read_text("utf-8").splitlines()]

@@ -12,6 +12,8 @@ from actors.drafters.checkpoints.files import open_checkpoint
 from actors.drafters.checkpoints.fit import misfits, rope_note, tokenizer_misfit
 from actors.drafters.checkpoints.head import LoadedHead
 from actors.drafters.checkpoints.table import read_head
+from actors.drafters.external_cut import KEY
+from actors.drafters.external_inspect import inspect_cut
 from actors.drafters.learned.load import target_shape
 from actors.drafters.learned.target_parts import target_config
 
@@ -19,8 +21,11 @@ from actors.drafters.learned.target_parts import target_config
 def inspect(folder: Path, target: Path | None = None) -> dict[str, Any]:
     """Everything that loading it would find out. With a target also `fits`, and `reasons` why not.
     Raises DrafterLoadError, as loading would."""
+    checkpoint = open_checkpoint(folder)
+    if KEY in checkpoint.config:
+        return inspect_cut(checkpoint, target)
     shape = None if target is None else target_shape(target)
-    head = read_head(open_checkpoint(folder), shape)
+    head = read_head(checkpoint, shape)
     said: dict[str, Any] = {
         "folder": str(folder),
         "method": head.mechanism,

@@ -23,7 +23,7 @@ NORM = ("model.norm.weight", "model.language_model.norm.weight")
 class TargetParts:
     """embedding, head: [vocab, hidden], the same tensor when the target ties them. norm:
     [hidden]. config: the text model's config.json. digest: of the embedding's and head's bytes.
-    end_tokens: EOS ids."""
+    end_tokens: EOS ids. folder: the target's."""
 
     embedding: torch.Tensor
     head: torch.Tensor
@@ -31,6 +31,7 @@ class TargetParts:
     config: dict[str, Any]
     digest: str
     end_tokens: frozenset[int] = frozenset()
+    folder: Path = Path()
 
     @property
     def hidden(self) -> int:
@@ -77,6 +78,7 @@ def target_parts(folder: str | Path, dtype: torch.dtype, device: str = "cpu") ->
         config,
         digest.hexdigest()[:32],
         _end_tokens(path, config),
+        path,
     )
 
 

@@ -14,26 +14,29 @@ from actors.drafters.errors import DrafterLoadError, refusal
 
 FOLDER = Path(__file__).parent
 PROVENANCE = "provenance.json"
+METHODS = {"external": "draft_model"}
+"""What serves a mechanism, where that has another name."""
 
 
 @cache
 def catalogue(folder: Path = FOLDER) -> dict[tuple[str, str], Path]:
-    """(mechanism, target's digest) -> the drafter's folder. Raises DrafterLoadError for a folder
+    """(method, target's digest) -> the drafter's folder. Raises DrafterLoadError for a folder
     whose provenance cannot be read."""
     found: dict[tuple[str, str], Path] = {}
     for path in sorted(folder.glob(f"*/{PROVENANCE}")):
         try:
             facts = json.loads(path.read_text("utf-8"))
-            found[facts["mechanism"], facts["target"]["shared_weights"]] = path.parent
+            method = METHODS.get(facts["mechanism"], facts["mechanism"])
+            found[method, facts["target"]["shared_weights"]] = path.parent
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise refusal(f"{path} is damaged: {error}") from error
     return found
 
 
-def shipped(mechanism: str, target: Path) -> Path | None:
+def shipped(method: str, target: Path) -> Path | None:
     """The folder of the drafter for the target in that folder; None when none is shipped."""
     held = catalogue()
-    if not any(name == mechanism for name, _ in held):
+    if not any(name == method for name, _ in held):
         return None
     from actors.drafters.learned.target_parts import target_parts
 
@@ -41,4 +44,4 @@ def shipped(mechanism: str, target: Path) -> Path | None:
         digest = target_parts(target, torch.bfloat16).digest
     except DrafterLoadError:
         return None  # no learned drafter fits it, and whoever loads one says why
-    return held.get((mechanism, digest))
+    return held.get((method, digest))

@@ -61,7 +61,7 @@ def test_what_is_dumped_is_read_again() -> None:
             "rejection_sample_method .*must be the same",
         ),
         ([{**HERE, "num_drafters": 2}], "num_drafters needs placement 'remote'"),
-        ([HERE, {"method": "draft_model"}], r"speculative_config\.1: .*needs 'model'"),
+        ([HERE, {"method": "custom_class"}], r"speculative_config\.1: .*needs 'model'"),
         ([HERE, {"method": "ngrm"}], r"speculative_config\.1\.method: "),
         ([HERE, {"num_spec_tokens": 2}], r"speculative_config\.1\.num_spec_tokens: unknown key"),
         ([HERE, 3], r"speculative_config\.1: "),

@@ -84,6 +84,9 @@ def test_a_model_that_is_not_there_is_refused_by_its_field(tmp_path: Path) -> No
     assert caught.value.param == "model"
     with pytest.raises(DrafterLoadError, match="needs a model"):
         build_drafter(DrafterConfig("draft_model"))
+    target = save_tiny(make_rand(), tmp_path / "target")
+    with pytest.raises(DrafterLoadError, match="none is shipped for this target"):
+        build_drafter(DrafterConfig("draft_model", target=target))
 
 
 def test_a_target_tokenizer_that_cannot_be_compared_is_refused(tmp_path: Path) -> None:

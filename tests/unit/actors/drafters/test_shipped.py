@@ -54,11 +54,20 @@ def test_a_damaged_entry_is_refused_by_name(catalogue: Path, tmp_path: Path) -> 
         module.shipped("dspark", tmp_path)
 
 
+def test_an_external_one_is_found_by_the_method_that_serves_it(
+    catalogue: Path, tmp_path: Path
+) -> None:
+    target = saved(tmp_path / "a", 0)
+    made = entry(catalogue, "a-external", "external", target_parts(target, torch.bfloat16).digest)
+    assert module.shipped("draft_model", target) == made
+
+
 def test_every_shipped_drafter_is_small_and_says_where_it_comes_from() -> None:
-    for (mechanism, _), folder in module.catalogue().items():
-        assert folder.name.endswith(f"-{mechanism}")
+    for (method, _), folder in module.catalogue().items():
         assert (folder / "model.safetensors").stat().st_size <= LIMIT_BYTES
         facts = json.loads((folder / module.PROVENANCE).read_text())
+        assert folder.name.endswith(f"-{facts['mechanism']}")
+        assert module.METHODS.get(facts["mechanism"], facts["mechanism"]) == method
         assert facts["command"]
         assert facts["answers"]["tokens"] > 0
         assert facts["validation"]["acceptance_length"]

@@ -67,7 +67,7 @@ def test_legs_that_differ_in_depth_alone_share_a_server_that_keeps_nothing() -> 
         ("suffix:33", "1 to 32"),
         ("suffix:four", "not 'four'"),
         ("suffix:4@remot", "did you mean 'remote'"),
-        ("draft_model:4", "needs 'model'"),
+        ("custom_class:4", "needs 'model'"),
         (":4", "no draft length"),
     ],
 )

@@ -144,8 +144,8 @@ def test_null_is_standard_decode() -> None:
             f"--speculative-config: not JSON (not readable): '{'[' * 60}'",
         ),
         (
-            {"spec_method": "draft_model"},
-            "--speculative-config: method 'draft_model' needs 'model'",
+            {"spec_method": "custom_class"},
+            "--speculative-config: method 'custom_class' needs 'model'",
         ),
         ({"cohorts": "{}"}, "--cohorts: a JSON array is wanted, not '{}'"),
         (
