@@ -13,6 +13,8 @@ from safetensors.torch import save_file
 
 from actors.drafters.learned.spec import LayerSpec
 from actors.training.errors import TrainingError
+from actors.training.external_export import EXTERNAL_LAYOUTS, export_external
+from actors.training.external_trainee import ExternalTrainee
 from actors.training.mechanisms import layer_of_trainee
 from actors.training.trainee import Trainee
 
@@ -36,18 +38,20 @@ def export(
     target_config: Mapping[str, Any],
     head: torch.Tensor,
     draft_ids: torch.Tensor,
-    layout: str = "speculators",
+    layout: str = "",
 ) -> None:
     """Write config.json and bf16 weights. head: [draft vocab, hidden]; draft_ids: its target ids.
-    layout: speculators; safeailab (EAGLE-3); z-lab (DFlash, which drafts with the target's own
-    head). Raises TrainingError for one that the mechanism has not."""
+    layout: one of LAYOUTS, "" for the mechanism's first: speculators; safeailab (EAGLE-3); z-lab
+    (DFlash, which drafts with the target's own head); shared, transformers (external). Raises
+    TrainingError for one that the mechanism has not."""
+    layout = layout_of(trainee.mechanism, layout)
+    if isinstance(trainee, ExternalTrainee):
+        export_external(trainee, folder, WEIGHTS, layout)
+        return
     tensors, facts = trainee.export()
     layer = layer_of_trainee(trainee)
     vocab = int(target_config["vocab_size"])
     shape = _Shape(trainee, layer, facts, vocab, len(draft_ids), target_name, target_config)
-    if layout not in LAYOUTS.get(trainee.mechanism, ()):
-        known = ", ".join(LAYOUTS.get(trainee.mechanism, ()))
-        raise TrainingError(f"{trainee.mechanism} is exported as {known}, not {layout}", "layout")
     if layout == "safeailab" and len(facts["taps"]) != SAFEAILAB_TAPS:
         raise TrainingError(
             f"safeailab's EAGLE-3 has three taps, this one {len(facts['taps'])}: train it with "
@@ -75,7 +79,20 @@ LAYOUTS: dict[str, tuple[str, ...]] = {
     "dflash": ("speculators", "z-lab"),
     "eagle3": ("speculators", "safeailab"),
     "mtp": ("speculators",),
+    "external": EXTERNAL_LAYOUTS,
 }
+
+
+def layout_of(mechanism: str, layout: str) -> str:
+    """The layout, or the mechanism's first where none is named. Raises TrainingError."""
+    known = LAYOUTS.get(mechanism, ())
+    if not layout and known:
+        return known[0]
+    if layout not in known:
+        raise TrainingError(
+            f"{mechanism} is exported as {', '.join(known)}, not {layout}", "layout"
+        )
+    return layout
 
 
 class _Shape:

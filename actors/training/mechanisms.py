@@ -17,7 +17,9 @@ from actors.training.beginning import place_tokens, quiet, start_norm
 from actors.training.block_trainee import BlockTrainee, BlockTraining
 from actors.training.chain_models import EagleChain, MtpChain
 from actors.training.chain_trainee import ChainTrainee, ChainTraining
+from actors.training.cut import plan_cut
 from actors.training.errors import TrainingError
+from actors.training.external_trainee import ExternalTrainee, ExternalTraining
 from actors.training.laws import TargetLaw
 from actors.training.trainee import Trainee
 
@@ -26,7 +28,8 @@ from actors.training.trainee import Trainee
 class Shape:
     """Of a drafter. intermediate and kv_heads: 0 is the mechanism's own default. drafts: of one
     block. last_tap: whether EAGLE-3 reads the target's last state beside its three usual ones.
-    mask_token: a token that no text has."""
+    mask_token: a token that no text has. cut: layers of the target that an external draft model is
+    made of; none is its default."""
 
     layers: int = 2
     intermediate: int = 0
@@ -37,6 +40,8 @@ class Shape:
     mask_token: int = 4
     block: BlockTraining = field(default_factory=BlockTraining)
     chain: ChainTraining = field(default_factory=ChainTraining)
+    cut: tuple[int, ...] = ()
+    external: ExternalTraining = field(default_factory=ExternalTraining)
 
 
 def layer_of_trainee(trainee: Trainee) -> LayerSpec:
@@ -157,10 +162,19 @@ def _mtp(parts: TargetParts, law: TargetLaw, shape: Shape) -> Trainee:
     return ChainTrainee("mtp", chain, parts, law, shape.drafts, shape.chain)
 
 
+def _external(parts: TargetParts, law: TargetLaw, shape: Shape) -> Trainee:
+    taps = default_taps(parts.layers)
+    cut = plan_cut(shape.cut, parts.layers, taps)
+    return ExternalTrainee(parts, cut, taps, shape.drafts, shape.external)
+
+
 Build = Callable[[TargetParts, TargetLaw, Shape], Trainee]
 BUILDERS: dict[str, Build] = {
     "dspark": _dspark,
     "dflash": _dflash,
     "eagle3": _eagle3,
     "mtp": _mtp,
+    "external": _external,
 }
+WHOLE_VOCABULARY = ("external",)
+"""Mechanisms that draft any token of the target's."""
