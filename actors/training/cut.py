@@ -91,7 +91,7 @@ def cut_module(parts: TargetParts, cut: Cut) -> Any:
     DrafterLoadError."""
     config = cut_config(parts.config, cut.layers)
     small = config | {"vocab_size": 1, "tie_word_embeddings": False}
-    small |= {name: None for name in ("pad_token_id", "bos_token_id", "eos_token_id")}
+    small |= dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"))
     model: Any = AutoModelForCausalLM.from_config(
         CONFIG_MAPPING[config["model_type"]].from_dict(small),
         dtype=torch.float32,

@@ -1,5 +1,5 @@
-"""A draft model that was cut from its target, as a checkpoint: with what was trained alone, for this
-project (`shared`), or whole and with its tokenizer, for every engine (`transformers`)."""
+"""A draft model that was cut from its target, as a checkpoint: with what was trained alone, for
+this project (`shared`), or whole and with its tokenizer, for every engine (`transformers`)."""
 
 from __future__ import annotations
 
