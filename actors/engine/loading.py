@@ -10,7 +10,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from actors.engine.attention import ATTENTION
 from actors.engine.errors import ModelLoadError
-from actors.engine.refusals import refuse_dropping_experts, refuse_quantized
+from actors.engine.refusals import refuse_dropping_experts, refuse_incomplete, refuse_quantized
 from actors.engine.state import state_specification
 
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32, "float64": torch.float64}
@@ -45,9 +45,12 @@ def load_model(
 
     distributed: what transformers must know to load a shard (`actors.engine.tp.loading`).
     Raises ModelLoadError: nothing there, no safetensors or GGUF weights (pickles are never
-    read), weights that are refused by name, or an architecture without the attention interface.
+    read), weights that are refused by name or do not make the model whole, or an architecture
+    without the attention interface.
     """
     keywords: dict[str, Any] = {"dtype": dtype, "attn_implementation": ATTENTION, **distributed}
+    # Shapes that differ are refused below, by name; transformers' own error names none.
+    keywords |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
     if dtype is torch.float64:
         keywords["experts_implementation"] = "eager"  # torch's grouped product has no float64
     folder = Path(path)
@@ -68,10 +71,11 @@ def load_model(
         refuse_dropping_experts(config)
         state_specification(config)  # refuses states that cannot be rolled back
     try:
-        model = AutoModelForCausalLM.from_pretrained(path, revision=revision, **keywords)
-    except (OSError, ValueError, KeyError, ImportError) as error:
+        model, found = AutoModelForCausalLM.from_pretrained(path, revision=revision, **keywords)
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
         raise ModelLoadError(f"cannot load {path!r}: {reason}", param="model") from error
+    refuse_incomplete(path, found)
     return model.to(device).eval()
 
 
