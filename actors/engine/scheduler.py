@@ -131,7 +131,8 @@ class Scheduler:
         budget = self.max_rows - len(decoding)  # an anchor's row is never taken by a draft
         prefill = sum(s.pending for s in self.running if s.pending > 1)
         # Nor are all rows beside the anchors': drafts must not starve prompts.
-        room = budget - min(prefill, self.max_rows // PREFILL_SHARE, max(budget, 0))
+        kept = max(1, self.max_rows // PREFILL_SHARE)
+        room = budget - min(prefill, kept, max(budget, 0))
         segments: list[Segment] = []
         for seq in decoding:
             if seq.status is not Status.RUNNING:

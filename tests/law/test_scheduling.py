@@ -8,6 +8,7 @@ from actors.engine.core import Engine, drain
 from actors.engine.errors import Overloaded
 from actors.sampling.params import SamplingParams
 from policies.pace import STALL_S, Pace
+from tests.drafters.oracle import OracleDrafter
 from tests.law.harness import assert_pools_full, make_engine, plain, request
 from tests.models import make_rand
 
@@ -55,6 +56,23 @@ def test_a_long_prompt_takes_few_rows_beside_streams_where_rows_are_dear_and_all
     engine.step()
     assert engine.sequences["long"].kv_len == 45 + 128
     assert engine.pace != dear  # learnt from the step's own time
+    engine.shutdown()
+
+
+@pytest.mark.parametrize("max_rows", [2, 3, 4])
+def test_drafts_leave_a_row_for_prompts_however_few_there_are(max_rows: int) -> None:
+    """A drafter that fills every row it is given does not shut a prompt out."""
+    whole = [*prompt(3), *plain(MODEL, prompt(3), SamplingParams(temperature=0.0, max_tokens=60))]
+    oracle = OracleDrafter(lambda prefix, _: [*whole, 0][len(prefix)], vocab_size=128)
+    engine = make_engine(MODEL, oracle, 8, max_rows=max_rows, max_num_seqs=2)
+    engine.add(request("stream", prompt(3), SamplingParams(temperature=0.0, max_tokens=60)))
+    while not engine.stats.drafted:
+        engine.step()
+    engine.add(request("late", prompt(5, 1), PARAMS))
+    engine.step()
+    before = engine.sequences["late"].kv_len
+    engine.step()
+    assert engine.sequences["late"].kv_len > before
     engine.shutdown()
 
 
