@@ -33,7 +33,8 @@ class CohortPlan:
 @dataclass(frozen=True, slots=True)
 class LinkStatus:
     """One verifier's view of one drafter. draft_s, block_s: of blocks_answered blocks, the
-    seconds it took to compute them and those from asking to arrival, sums."""
+    seconds it took to compute them and those from asking to arrival, sums. state: "connecting",
+    "up", "down", "refused" or "isolated"; detail says why it is not up."""
 
     drafter: str
     mechanism: str
@@ -47,6 +48,8 @@ class LinkStatus:
     blocks_answered: int = 0
     draft_s: float = 0.0
     block_s: float = 0.0
+    state: str = ""
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,4 +199,6 @@ def _link(link: pb.LinkStatus) -> LinkStatus:
         blocks_answered=link.blocks_answered,
         draft_s=link.draft_s,
         block_s=link.block_s,
+        state=link.state,
+        detail=link.detail,
     )

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from pilotfish.v1 import control_pb2
-
 Reason = Literal[
     "no-drafter",  # none is up, or none has been found for the session yet
     "late",  # the block has not come in the time that waiting is worth
@@ -67,20 +65,3 @@ class BlockCounts:
         self.answered += 1
         self.draft_s += draft_s
         self.block_s += block_s
-
-
-def link_status(record: LinkRecord) -> control_pb2.LinkStatus:
-    return control_pb2.LinkStatus(
-        drafter=record.drafter,
-        mechanism=record.mechanism,
-        up=record.up,
-        pid=record.pid,
-        frames_sent=record.frames_sent,
-        frames_received=record.frames_received,
-        blocks_used=record.blocks_used,
-        blocks_stale=record.blocks_stale,
-        blocks_late=record.blocks_late,
-        blocks_answered=record.blocks_answered,
-        draft_s=record.draft_s,
-        block_s=record.block_s,
-    )

@@ -52,9 +52,11 @@ async def open_doors(
     *,
     gateway: str,
     status: StatusSource,
+    figures: StatusSource,
     tracer_provider: TracerProvider | None,
 ) -> Doors:
-    """Wait for a verifier, then listen. Raises GrpcStartError, TlsError, ModelStoreError."""
+    """Wait for a verifier, then listen. figures: the status for those who can do without the
+    policy's part of it. Raises GrpcStartError, TlsError, ModelStoreError."""
     tokenizer = await asyncio.to_thread(_load_tokenizer, args)
     backend = VerifierBackend(
         router,
@@ -66,7 +68,7 @@ async def open_doors(
     settings = _settings(args)
     service = GenerationService(backend, tokenizer, settings, tracer_provider=tracer_provider)
     grpc = await start_grpc(service, _grpc_settings(args), status)
-    app = create_app(backend, tokenizer, settings, service=service, status=status)
+    app = create_app(backend, tokenizer, settings, service=service, status=figures)
     return Doors(app, grpc, backend)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cluster.gateway.cells import OTHER, Cells
 from cluster.gateway.types import Delta
@@ -21,12 +22,13 @@ asked for is none."""
 
 @dataclass(slots=True)
 class Delivered:
-    """drafts: rounds that verified one; drafted, accepted: tokens; fallbacks: rounds."""
+    """drafts: rounds that verified one, by (mechanism, placement); drafted, accepted: tokens;
+    fallbacks: rounds, by reason."""
 
-    drafts: int = 0
+    drafts: Counter[tuple[str, str]] = field(default_factory=Counter)
     drafted: int = 0
     accepted: int = 0
-    fallbacks: int = 0
+    fallbacks: Counter[str] = field(default_factory=Counter)
 
 
 class CohortCounts:
@@ -60,12 +62,13 @@ class CohortCounts:
         """By cohort, since the start."""
         found: dict[str, Delivered] = {}
         for labels, drafts in self._drafts.cells():
-            of = found.setdefault(labels[0], Delivered())
-            of.drafts += int(drafts.value)
+            cohort, mechanism, placement = labels
+            of = found.setdefault(cohort, Delivered())
+            of.drafts[mechanism, placement] += int(drafts.value)
             of.drafted += int(self._drafted.at(*labels).value)
             of.accepted += int(self._accepted.at(*labels).value)
-        for (cohort, _), rounds in self._fallbacks.cells():
-            found.setdefault(cohort, Delivered()).fallbacks += int(rounds.value)
+        for (cohort, reason), rounds in self._fallbacks.cells():
+            found.setdefault(cohort, Delivered()).fallbacks[reason] += int(rounds.value)
         return found
 
     def _name(self, cohort: str) -> str:

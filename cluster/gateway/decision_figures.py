@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from cluster.gateway.cells import OTHER, Cells
@@ -19,19 +20,28 @@ _Decision = tuple[str, str, str]  # mechanism, placement, reason
 @dataclass(slots=True)
 class Newest:
     """A cohort as it was last seen: decisions since the look before, D by mechanism, the control's
-    ratio with its 95% interval (of several verifiers the one that gains least)."""
+    ratio with its 95% interval (of several verifiers the one that gains least). since_s: the time
+    of that look before; None for the first look, whose decisions may be as old as the engine."""
 
     decisions: Counter[_Decision] = field(default_factory=Counter)
     depths: dict[str, int] = field(default_factory=dict)
     ratio: tuple[float, float, float] | None = None
+    since_s: float | None = None
 
 
 class DecisionFigures:
     """cohorts: the names that the rules can give; what a verifier says of others, which it may
-    while a rollout changes the rules, is counted as `other`."""
+    while a rollout changes the rules, is counted as `other`. clock: of looks, in seconds."""
 
-    def __init__(self, cells: Cells, cohorts: Iterable[str]) -> None:
+    def __init__(
+        self,
+        cells: Cells,
+        cohorts: Iterable[str],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._known = frozenset(cohorts)
+        self.clock = clock
+        self._looked_s: float | None = None
         self.newest: dict[str, Newest] = {}
         self.decisions = cells.table(
             "pilotfish:decisions",
@@ -66,6 +76,7 @@ class DecisionFigures:
                 self._read(engine, cohort, figures, fresh.setdefault(cohort, Newest()))
         for cohort, now in fresh.items():
             self._show(cohort, now)
+        self._looked_s = self.clock()
 
     def _read(
         self,
@@ -101,6 +112,9 @@ class DecisionFigures:
         before = self.newest.get(cohort, Newest())
         if not now.decisions:
             now.decisions, now.depths = before.decisions, before.depths
+            now.since_s = before.since_s
+        else:
+            now.since_s = self._looked_s
         now.ratio = now.ratio or before.ratio
         self.newest[cohort] = now
         for mechanism, depth in now.depths.items():

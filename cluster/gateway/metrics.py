@@ -12,6 +12,7 @@ closed set; ids, paths and client-made names are never labels (R10).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import get_args
 
@@ -80,6 +81,11 @@ class GatewayMetrics:
     def rounds(self, reason: str) -> Count:
         """The counter of rounds without a draft for `reason`, or of "drafted" ones."""
         return self._rounds.get(reason) or self._rounds[OTHER]
+
+    def delivered_rounds(self) -> dict[str, int]:
+        """Those that there were, by `rounds`' reasons, the most first."""
+        counts = Counter({reason: int(cell.value) for reason, cell in self._rounds.items()})
+        return {reason: count for reason, count in counts.most_common() if count}
 
     def rejections(self, limit: str) -> Count:
         """The counter of requests refused because `limit` was reached."""
