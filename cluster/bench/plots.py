@@ -1,6 +1,7 @@
 """The record as pictures, PNG bytes by name. Drawn off screen, with matplotlib's object interface.
 
-Colours are those of Okabe and Ito, told apart by colour-blind readers as well.
+Colours are those of Okabe and Ito, told apart by colour-blind readers as well. In every picture a
+colour is a leg; a marker or a hatch is a load.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from cluster.bench.summary import LegFigures
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442")
 _STANDARD = "#555555"
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+_HATCHES = ("", "//", "..", "xx", "--", "\\\\", "++", "oo")
+_FEW = 30  # drafted tokens; a rate of fewer says little, and looks it
 _DPI = 120
 _PARTS = ("draft", "wire", "verify", "sample", "rest")
 
@@ -157,17 +160,29 @@ def _quantiles(panel: Any, row: int, spread: Spread, colour: str) -> None:
 
 def _positions(figure: Any, figures: Sequence[LegFigures], colours: dict[str, str]) -> None:
     panel = figure.subplots()
-    for i, f in enumerate(figures):
+    loads = list(dict.fromkeys(f.load for f in figures))
+    for f in figures:
+        colour, marker = colours[f.leg], _MARKERS[loads.index(f.load) % len(_MARKERS)]
         panel.plot(
             [p.position + 1 for p in f.positions],
             [p.rate for p in f.positions],
-            marker=_MARKERS[i % len(_MARKERS)],
-            color=colours[f.leg],
+            marker=marker,
+            color=colour,
             linestyle="-" if f.temperature == 0 else ":",
             label=_name(f),
         )
-    panel.set_ylim(0.0, 1.0)
-    panel.set_xlabel("position in the block")
+        few = [p for p in f.positions if p.drafted < _FEW]
+        panel.plot(
+            [p.position + 1 for p in few],
+            [p.rate for p in few],
+            marker=marker,
+            color=colour,
+            markerfacecolor="white",
+            linestyle="",
+            zorder=3,
+        )
+    panel.set_ylim(-0.03, 1.03)
+    panel.set_xlabel(f"position in the block (hollow: fewer than {_FEW} tokens drafted there)")
     panel.set_ylabel("accepted of drafted")
     panel.xaxis.get_major_locator().set_params(integer=True)
     panel.grid(alpha=0.3)
@@ -177,6 +192,7 @@ def _positions(figure: Any, figures: Sequence[LegFigures], colours: dict[str, st
 def _categories(figure: Any, figures: Sequence[LegFigures], colours: dict[str, str]) -> None:
     panel = figure.subplots()
     names = sorted({c.category for f in figures for c in f.categories})
+    loads = list(dict.fromkeys(f.load for f in figures))
     width = 0.8 / len(figures)
     for i, f in enumerate(figures):
         lengths = {c.category: c.acceptance_length for c in f.categories}
@@ -185,6 +201,9 @@ def _categories(figure: Any, figures: Sequence[LegFigures], colours: dict[str, s
             [lengths.get(name) or 0.0 for name in names],
             width=width,
             color=colours[f.leg],
+            edgecolor="white",
+            linewidth=0.4,
+            hatch=_HATCHES[loads.index(f.load) % len(_HATCHES)],
             alpha=1.0 if f.temperature == 0 else 0.6,
             label=_name(f),
         )

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 from rich.console import Console
 
 from cluster.bench import plots, record, table
@@ -150,6 +151,31 @@ def test_the_page_needs_no_other_file_and_no_network() -> None:
     assert html.count("data:image/png;base64,") == len(pictures)
     assert not re.findall(r'(?:src|href)="(?!data:)', html)
     assert "<script" not in html
+    assert "content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\"" in html
+    for word in ("AL", "TTFT", "ITL", "TPOT", "same"):
+        assert f"<dt>{word}</dt>" in html
+
+
+def test_loads_are_told_apart_in_every_picture_of_acceptance() -> None:
+    (_, one) = make_record().figures
+    figures = [one, replace(one, load="4 clients"), replace(one, load="12 clients")]
+    bars, lines = Figure(), Figure()
+    plots._categories(bars, figures, {one.leg: "#0072B2"})
+    plots._positions(lines, figures, {one.leg: "#0072B2"})
+    assert len({bar.patches[0].get_hatch() for bar in bars.axes[0].containers}) == 3
+    assert len({line.get_marker() for line in lines.axes[0].lines}) == 3
+
+
+def test_a_rate_of_few_tokens_looks_like_one() -> None:
+    (_, one) = make_record().figures
+    few, many = (
+        replace(p, drafted=count) for p, count in zip(one.positions, (3, 300), strict=True)
+    )
+    picture = Figure()
+    plots._positions(picture, [replace(one, positions=(few, many))], {one.leg: "#0072B2"})
+    line, hollow = picture.axes[0].lines
+    assert list(line.get_xdata()) == [1, 2]
+    assert (list(hollow.get_xdata()), hollow.get_markerfacecolor()) == ([1], "white")
 
 
 def test_a_record_of_refusals_alone_has_nothing_to_draw() -> None:
