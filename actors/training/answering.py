@@ -124,14 +124,14 @@ def answer(
             for ended in recorder.take():
                 prompt = known.pop(ended.request_id)
                 progress.prompts += 1
-                progress.tokens += len(ended.tokens) - ended.prompt_len
+                progress.tokens += len(ended.tokens) - ended.prompt_len + prompt.quoted
                 buffer.append(
                     Answer(
                         prompt.name,
                         prompt.category,
-                        prompt.sampled,
+                        prompt.sampled or prompt.quoted > 0,
                         ended.tokens,
-                        ended.prompt_len,
+                        ended.prompt_len - prompt.quoted,
                         ended.features,
                     )
                 )
@@ -148,6 +148,8 @@ def answer(
 
 def _request(prompt: Prompt, ids: tuple[int, ...], max_tokens: int) -> EngineRequest:
     sampling = SamplingParams(
-        temperature=1.0 if prompt.sampled else 0.0, seed=prompt.seed, max_tokens=max_tokens
+        temperature=1.0 if prompt.sampled else 0.0,
+        seed=prompt.seed,
+        max_tokens=1 if prompt.quoted else max_tokens,
     )
     return EngineRequest(prompt.name, ids, sampling)

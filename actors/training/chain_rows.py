@@ -14,6 +14,9 @@ from actors.training.examples import Example
 
 TEMPLATE = 32
 """First tokens of a prompt that a chat template gives all of them: nothing to learn from."""
+PART = 4
+"""Of a prompt's positions, one in so many at most is begun at: a short one is not worth as much as
+its answer, and the context of a long one is paid for anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +36,33 @@ class Starts:
 
 
 def choose(example: Example, answers: int, prompts: int, rng: random.Random) -> torch.Tensor:
-    """Positions, ascending, that have a token after them: at most `answers` of the answer, and of
-    the prompt `prompts` in a row."""
+    """Positions, ascending, that have a token after them: at most `answers` of the answer, and
+    `prompts` of the prompt, a PART of it at most: up to half of them where `met_again`, for there
+    copying is learned, the others in a row."""
     first, count = example.prompt_len, example.anchors
     if count <= answers:
         own = torch.arange(first, first + count)
     else:
         own = torch.tensor(sorted(rng.sample(range(first, first + count), answers)))
     room = first - TEMPLATE
-    if prompts <= 0 or room <= 0:
+    prompts = min(prompts, room // PART)
+    if prompts <= 0:
         return own
-    start = TEMPLATE + rng.randrange(max(1, room - prompts + 1))
-    return torch.cat((torch.arange(start, min(first, start + prompts)), own))
+    again = [i for i in met_again(example.tokens[:first]) if i >= TEMPLATE]
+    again = rng.sample(again, min(len(again), prompts // 2))
+    row = prompts - len(again)
+    start = TEMPLATE + rng.randrange(max(1, room - row + 1))
+    found = sorted({*again, *range(start, min(first, start + row))})
+    return torch.cat((torch.tensor(found), own))
+
+
+def met_again(tokens: torch.Tensor) -> list[int]:
+    """Positions, ascending, whose token and the one before it stood together earlier."""
+    pairs = tokens[:-1] * (int(tokens.max()) + 1) + tokens[1:]
+    order = torch.argsort(pairs, stable=True)
+    ordered = pairs[order]
+    found: list[int] = (order[1:][ordered[1:] == ordered[:-1]] + 1).sort().values.tolist()
+    return found
 
 
 def lay_out(

@@ -19,12 +19,14 @@ Encode = Callable[[str], Sequence[int]]
 @dataclass(frozen=True, slots=True)
 class Prompt:
     """name: digest of category and text, by which a run that is resumed knows what is done.
-    sampled: answered at T = 1, else greedily."""
+    sampled: answered at T = 1, else greedily. quoted: so many of its last tokens are quoted from it
+    (`quoting`), in place of an answer."""
 
     name: str
     category: str
     text: str
     sampled: bool = False
+    quoted: int = 0
 
     @property
     def seed(self) -> int:
@@ -50,7 +52,7 @@ def read_prompts(path: str | Path, sampled_share: float = 0.0, seed: int = 0) ->
         random.Random(seed).shuffle(names)
         columns.append(
             [
-                Prompt(name, category, texts[name], _every(i, sampled_share))
+                Prompt(name, category, texts[name], every(i, sampled_share))
                 for i, name in enumerate(names)
             ]
         )
@@ -71,7 +73,8 @@ def tokenised(
             yield prompt, ids
 
 
-def _every(i: int, share: float) -> bool:
+def every(i: int, share: float) -> bool:
+    """Whether number i is among a `share` of all, spread evenly."""
     return int((i + 1) * share) > int(i * share)
 
 

@@ -30,7 +30,8 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One request, whole. features: rows 0 … len(tokens)-2, bf16 (the last token has none)."""
+    """One request, whole. sampled: its text is not the greedy target's. features: rows
+    0 … len(tokens)-2, bf16 (the last token has none)."""
 
     name: str
     category: str

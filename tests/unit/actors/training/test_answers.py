@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,18 @@ def _greedy():
     from actors.sampling.params import SamplingParams
 
     return SamplingParams(temperature=0.0, max_tokens=8)
+
+
+def test_a_quotation_is_kept_as_an_answer_that_the_greedy_target_did_not_write(tmp_path) -> None:
+    """Its last token is the target's own; its rows are those of a text that was read."""
+    prompt, ids = PROMPTS[0]
+    quoted = replace(prompt, name=f"{prompt.name}-quoted", quoted=3)
+    kept = answers(run(tmp_path, [(prompt, ids), (quoted, (*ids, *ids[2:5]))]))[quoted.name]
+    assert kept.tokens[:-1] == (*ids, *ids[2:5])
+    assert kept.tokens[-1] == plain(MODEL, kept.tokens[:-1], _greedy())[0]
+    assert (kept.prompt_len, kept.sampled) == (len(ids), True)
+    expected = torch.cat([states(kept.tokens[:-1], tap) for tap in TAPS], -1)
+    torch.testing.assert_close(kept.features, expected, atol=0.0, rtol=2**-7)
 
 
 def test_a_prompt_that_is_answered_is_not_answered_again(tmp_path) -> None:
