@@ -24,8 +24,9 @@ from actors.training.block_trainee import BlockTrainee
 from actors.training.chain_trainee import ChainTrainee
 from actors.training.errors import TrainingError
 from actors.training.examples import Example, load_examples, prompt_texts
+from actors.training.external_trainee import ExternalTrainee
 from actors.training.loop import Hooks, Loop, LoopOptions, Report
-from actors.training.mechanisms import Shape, build, default_taps
+from actors.training.mechanisms import WHOLE_VOCABULARY, Shape, build, default_taps
 from actors.training.prompts import Encode, read_prompts, tokenised
 from actors.training.recorder import Recorder
 from actors.training.scale import feature_scale
@@ -136,8 +137,10 @@ def load(options: RunOptions, encode: Encode) -> Data:
     train = load_examples(options.output / "answers")
     valid = load_examples(options.output / "validation", greedy_only=True)
     check_data(train, valid)
-    counts = frequencies(train, parts.vocab)
-    ids = _vocabulary(options, counts, encode)
+    if options.mechanism in WHOLE_VOCABULARY:
+        ids = torch.arange(parts.vocab)
+    else:
+        ids = _vocabulary(options, frequencies(train, parts.vocab), encode)
     more = prompt_texts(train, options.prompt_share)
     held_out = frequencies(valid, parts.vocab)
     return Data(parts, ids, coverage(held_out, ids), train + more, valid)
@@ -165,7 +168,7 @@ def fit(
     torch.manual_seed(options.seed)
     scale = feature_scale(options.output, data.train)
     trainee = build(options.mechanism, data.parts, data.draft_ids, options.shape, scale)
-    if isinstance(trainee, (BlockTrainee, ChainTrainee)):
+    if isinstance(trainee, (BlockTrainee, ChainTrainee, ExternalTrainee)):
         trainee.look_back(data.train)
     if options.init_from is not None:
         view.stage(

@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-MECHANISMS = ("dspark", "dflash", "eagle3", "mtp")
+MECHANISMS = ("dspark", "dflash", "eagle3", "mtp", "external")
 
 
 def train(
@@ -66,6 +66,14 @@ def train(
     intermediate: Annotated[
         int, typer.Option(min=0, help="Neurons of a layer's MLP. [default: by mechanism]")
     ] = 0,
+    cut_layers: Annotated[
+        str,
+        typer.Option(
+            help="Layers of the target that an external draft model is made of, as in 0,1,2,16,29; "
+            "the first ones stay as they are. [default: the first ones, and three spread from "
+            "there to the last]"
+        ),
+    ] = "",
     drafts: Annotated[int, typer.Option(min=1, max=32, help="Longest block.")] = 6,
     mask_token: Annotated[
         int, typer.Option(min=0, help="An id that no text has (dspark, dflash).")
@@ -79,8 +87,12 @@ def train(
         bool, typer.Option("--fresh", help="Forget the mechanism's checkpoint in --output.")
     ] = False,
     layout: Annotated[
-        str, typer.Option(help="Of the export: speculators, safeailab (eagle3), z-lab (dflash).")
-    ] = "speculators",
+        str,
+        typer.Option(
+            help="Of the export: speculators, safeailab (eagle3), z-lab (dflash), shared or "
+            "transformers (external). [default: by mechanism]"
+        ),
+    ] = "",
     device: Annotated[str, typer.Option(help="cpu, or a GPU as torch names it.")] = "cpu",
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of order, anchors and sampled answers.")] = 0,

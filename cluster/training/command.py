@@ -16,7 +16,7 @@ from actors.drafters.errors import DrafterLoadError
 from actors.engine.errors import EngineError
 from actors.training import run as training
 from actors.training.errors import TrainingError
-from actors.training.export import LAYOUTS, export
+from actors.training.export import export, layout_of
 from actors.training.prompts import Encode
 from actors.training.run import Data, RunOptions
 from actors.training.trainee import Trainee
@@ -40,9 +40,10 @@ def run(given: Mapping[str, Any], command: str) -> int:
         try:
             if not isinstance(target, Path):
                 raise TrainingError(f"--target: {name} is no folder here; download it first")
-            if given["layout"] not in LAYOUTS[given["mechanism"]]:
-                known = ", ".join(LAYOUTS[given["mechanism"]])
-                raise TrainingError(f"--layout: {given['mechanism']} is exported as {known}")
+            try:
+                layout = layout_of(given["mechanism"], given["layout"])
+            except TrainingError as error:
+                raise TrainingError(f"--layout: {error}", "layout") from error
             if given["threads"]:
                 torch.set_num_threads(given["threads"])
             options = run_options(given, str(target), str(cache_root() / "compiled"))
@@ -58,7 +59,7 @@ def run(given: Mapping[str, Any], command: str) -> int:
                 f"{len(data.train)} answers, {sum(e.anchors for e in data.train)} positions; "
                 f"{len(data.draft_ids)} tokens are {data.coverage:.1%} of the validation's"
             )
-            writer = Writer(options, data, name, given["layout"], command)
+            writer = Writer(options, data, name, layout, command)
             training.fit(options, data, view, writer.write, lambda: stop.asked)
         except (TrainingError, DrafterLoadError, EngineError) as error:
             view.console.print(f"pilotfish: error: {error}", markup=False)

@@ -70,5 +70,16 @@ def _shape(given: Mapping[str, Any]) -> Shape:
         drafts=drafts,
         last_tap=given["layout"] != "safeailab",
         mask_token=given["mask_token"],
+        cut=_numbers("--cut-layers", given["cut_layers"]),
         block=replace(block, sizes=(drafts, *short)),
     )
+
+
+def _numbers(flag: str, text: str) -> tuple[int, ...]:
+    """Of a list with commas. Raises TrainingError."""
+    try:
+        return tuple(int(part) for part in text.split(",")) if text else ()
+    except ValueError as error:
+        raise TrainingError(f"{flag}: numbers with commas between are wanted, not {text!r}") from (
+            error
+        )

@@ -53,6 +53,7 @@ def given(target: Path, folder: Path, **changes: Any) -> dict[str, Any]:
         "draft_vocab": 32,
         "layers": 2,
         "intermediate": 0,
+        "cut_layers": "",
         "drafts": 3,
         "mask_token": 4,
         "learning_rate": 1e-3,

@@ -1,0 +1,67 @@
+"""`pilotfish train --mechanism external` from prompts to a draft model, on a tiny target."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from actors.drafters.config import DrafterConfig
+from actors.drafters.external import ExternalDrafter
+from actors.drafters.table import build_drafter
+from actors.training import answering
+from cluster.training import command
+from tests.models import make_rand, save_tiny
+from tests.unit.cluster.training.test_train_command import given
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("target")
+    save_tiny(make_rand(layers=8, dtype=torch.float32), folder)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answering, "find_compiler", lambda: "")
+
+
+@pytest.mark.parametrize(("layout", "cut"), [("", ""), ("transformers", "0,3,7")])
+def test_a_run_ends_in_a_draft_model_that_loads_and_says_where_it_comes_from(
+    layout: str, cut: str, target: Path, tmp_path: Path
+) -> None:
+    options = given(target, tmp_path, mechanism="external", layout=layout, cut_layers=cut)
+    assert command.run(options, "pilotfish train …") == 0
+    made = tmp_path / "out" / "external" / command.EXPORT
+    drafter = build_drafter(
+        DrafterConfig("draft_model", str(made), target=str(target), target_tokenizer=str(target))
+    )
+    assert isinstance(drafter, ExternalDrafter)
+    facts = json.loads((made / "provenance.json").read_text())
+    assert facts["mechanism"] == "external"
+    assert facts["draft_vocabulary"] == {"tokens": 128, "coverage": 1.0}
+    assert facts["validation"]["acceptance_length"]["3"] >= 1.0
+    assert not list((tmp_path / "out").glob("vocabulary*"))
+
+
+def test_a_draft_model_begins_with_the_layers_of_one_that_was_trained(
+    target: Path, tmp_path: Path
+) -> None:
+    options = given(target, tmp_path, mechanism="external", layout="")
+    assert command.run(options, "") == 0
+    first = (tmp_path / "out" / "external" / command.EXPORT).rename(tmp_path / "first")
+    assert command.run({**options, "fresh": True, "init_from": first, "record": False}, "") == 0
+
+
+@pytest.mark.parametrize(
+    ("cut", "words"), [("0;1", "--cut-layers"), ("0,9", "layers 0 to 7"), ("3,1", "in their order")]
+)
+def test_layers_that_cannot_be_cut_are_one_line_that_names_them(
+    cut: str, words: str, target: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = given(target, tmp_path, mechanism="external", layout="", cut_layers=cut)
+    assert command.run(options, "") == 1
+    assert words in " ".join(capsys.readouterr().err.split())
