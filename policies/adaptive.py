@@ -27,7 +27,10 @@ from policies.pooled import begun
 from policies.tally import Tally, Totals
 
 LOOK_EVERY = 4
-"""Steps between two looks at a batch that stays as it is: a look takes some 0.2 ms."""
+"""Steps between two looks at a batch that stays as it is: a look takes some 0.2 ms;"""
+CALM_EVERY = 16
+"""and between two where none of the last few has found anything better than standard decode."""
+CALM_LOOKS = 8
 FRESH_STEPS = 12
 """After a change, choices wait for nothing and shadows are urgent for so long."""
 
@@ -49,6 +52,7 @@ class Adaptive:
         self._plans: dict[str, Plan] = {}
         self._batch: object = None  # what they are for, and since when
         self._at = 0
+        self._calm = 0  # looks in a row at it that left everybody at standard decode
         self._urgent: tuple[float, float] | None = None  # price and step of a shadow that waits
         self._unread: dict[Key, list[Scored]] = {}
         self._read = -LOOK_EVERY
@@ -110,7 +114,7 @@ class Adaptive:
     def _as_before(self, moment: Moment) -> bool:
         """Whether this step is sure to be like the last: most are, and looking takes time."""
         return (
-            moment.step - self._at < LOOK_EVERY
+            moment.step - self._at < self._every
             and self._batch == _batch(moment)
             and not self._shadow_due()
             and estimate.shadows_count(moment.rule)
@@ -205,13 +209,19 @@ class Adaptive:
         moment = view.moment
         batch = _batch(moment)
         fresh = self.fresh(moment)
-        if not fresh and batch == self._batch and moment.step - self._at < LOOK_EVERY:
+        if not fresh and batch == self._batch and moment.step - self._at < self._every:
             return self._plans
         now, reasons = held(self.state.held, view, moment.step, fresh=fresh)
         self.state = replace(self.state, held=now)
         self._plans = {c: self._plan(view, c, now.picks[c], reasons[c]) for c in view.cohorts}
+        calm = batch == self._batch and not fresh and not any(p.depth for p in now.picks.values())
+        self._calm = self._calm + 1 if calm and not now.better else 0
         self._batch, self._at = batch, moment.step
         return self._plans
+
+    @property
+    def _every(self) -> int:
+        return CALM_EVERY if self._calm >= CALM_LOOKS else LOOK_EVERY
 
     def _plan(self, view: View, cohort: str, pick: Pick, reason: Reason) -> Plan:
         depth = min(pick.depth, view.limits[cohort])
@@ -264,6 +274,9 @@ class Adaptive:
             draw=_draw(self.windows.seed, step),
             price_s=price_s,
             step_s=view.standard_s,
+            vain=lambda: (
+                not view.promises(cohort, arm, Pick(plans[cohort].arm, plans[cohort].depth))
+            ),
         )
         if purse is None:
             return None

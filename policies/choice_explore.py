@@ -9,11 +9,14 @@ kind, until texts change.
 
 The price of both is kept in one account, in seconds, with probes at their worst case, nothing
 accepted. It never exceeds 1% of the time that has passed plus the allowance, one step: that is the
-bound on the regret of exploring, whatever the texts do.
+bound on the regret of exploring, whatever the texts do. A shadow of a mechanism that even good luck
+would not bring to be chosen can but notice that texts have changed: it waits until the account is
+below a quarter of that.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 SHADOW_SHARE = 0.10
@@ -24,6 +27,7 @@ SHADOW_ROWS = 4
 """Requests that draft in a shadow."""
 PROBE_SHARE = 0.01
 LOSS_SHARE = 0.01
+VAIN_SHARE = 0.0025
 MAX_BACKOFF = 64
 
 
@@ -55,12 +59,22 @@ def affords(purse: Purse, price_s: float, step_s: float) -> bool:
 
 
 def shadowed(
-    purse: Purse, *, urgent: bool, draw: float, price_s: float, step_s: float
+    purse: Purse,
+    *,
+    urgent: bool,
+    draw: float,
+    price_s: float,
+    step_s: float,
+    vain: Callable[[], bool] = lambda: False,
 ) -> Purse | None:
     """The purse after a shadow in this step; None where there is to be none. draw: uniform in
-    [0, 1), fixed before anything of the step is known."""
+    [0, 1), fixed before anything of the step is known. vain: whether its mechanism would not be
+    chosen at its best; asked only where that matters."""
     due = urgent or draw < CALM_SHARE
     if not due or purse.shadows < 1.0 or not affords(purse, price_s, step_s):
+        return None
+    dear = purse.spent_s + price_s > VAIN_SHARE * purse.elapsed_s
+    if dear and price_s and not urgent and vain():
         return None
     return replace(purse, shadows=purse.shadows - 1.0, spent_s=purse.spent_s + price_s)
 

@@ -8,9 +8,9 @@ from functools import cached_property
 
 from policies import control_ratio as control
 from policies import estimate, estimate_cost, estimate_draft
-from policies.choice import Arm, Batch, Costs
+from policies.choice import Arm, Batch, Costs, Pick
 from policies.choice_explore import Purse
-from policies.choice_hold import CERTAIN, Held
+from policies.choice_hold import CERTAIN, HYSTERESIS, Held
 from policies.choice_records import Decision, Moment, Plan
 from policies.estimate import ENOUGH_BLOCKS, Estimate, Key, Outlook
 
@@ -78,6 +78,13 @@ class View:
         """With every arm, at its rates' upper 90% bound."""
         views = {c: {arm: self.outlook(c, arm, CERTAIN) for arm in self.arms} for c in self.cohorts}
         return Batch(self.moment.groups, views, self.costs)
+
+    def promises(self, cohort: str, arm: Arm, now: Pick) -> bool:
+        """Whether the cohort might leave what it does now for this arm, at its rates' upper 90%
+        bound; all other cohorts at standard decode."""
+        hoped = {cohort: {arm: self.outlook(cohort, arm, CERTAIN)}}
+        _, hope = Batch(self.moment.groups, hoped, self.costs).best_for(cohort, {})
+        return hope > (1.0 + HYSTERESIS) * self.batch.rate({cohort: now})
 
     def evidence(self, cohort: str, arm: Arm) -> float:
         """In blocks."""

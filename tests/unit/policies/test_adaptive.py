@@ -11,7 +11,7 @@ from typing import get_args
 
 import pytest
 
-from policies.adaptive import Adaptive
+from policies.adaptive import CALM_EVERY, Adaptive
 from policies.choice import Arm, Group
 from policies.choice_reasons import MEANING, Reason
 from policies.choice_records import Decision, Moment, Outcome
@@ -102,6 +102,19 @@ def test_a_useless_drafter_is_never_verified_for_long() -> None:
     decisions = play(make_policy(), moments(300), right=0)
     assert sum(d.plans["default"].depth > 0 for d in decisions) <= 16
     assert decisions[-1].plans["default"].reason == "no-gain"
+
+
+def test_a_choice_that_stays_at_standard_decode_is_looked_at_seldom_and_a_change_at_once() -> None:
+    policy = make_policy()
+    play(policy, moments(300), right=0)
+    looks = {policy._at}
+    for moment in moments(160, 300):
+        play(policy, [moment], right=0)
+        looks.add(policy._at)
+    assert len(looks) <= 160 / CALM_EVERY + 2
+    policy.state = replace(policy.state, changed={"default": 459})
+    play(policy, moments(1, 460), right=0)
+    assert policy._at == 460
 
 
 def test_a_drafter_that_never_answers_is_left_to_shadows() -> None:

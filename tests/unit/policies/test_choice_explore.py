@@ -12,6 +12,7 @@ from policies.choice_explore import (
     LOSS_SHARE,
     PROBE_SHARE,
     SHADOW_SHARE,
+    VAIN_SHARE,
     Purse,
     passed,
     probed,
@@ -57,6 +58,27 @@ def test_a_calm_policy_saves_shadows_for_a_change() -> None:
     while (found := shadowed(purse, urgent=True, draw=0.9, price_s=0.0, step_s=STEP_S)) is not None:
         purse, burst = found, burst + 1
     assert burst >= 7
+
+
+def test_what_would_not_be_chosen_at_its_best_is_looked_at_for_a_quarter_of_the_price() -> None:
+    spent = {}
+    for vain in (False, True):
+        purse = Purse()
+        for _ in range(20_000):
+            found = shadowed(
+                purse, urgent=False, draw=0.0, price_s=0.3 * STEP_S, step_s=0.0, vain=lambda: vain
+            )
+            purse = passed(found or purse, STEP_S)
+        spent[vain] = purse.spent_s / purse.elapsed_s
+    assert LOSS_SHARE * 0.98 < spent[False] <= LOSS_SHARE
+    assert VAIN_SHARE * 0.95 < spent[True] <= VAIN_SHARE
+
+
+def test_a_surprise_is_never_vain() -> None:
+    purse = Purse(spent_s=0.5 * LOSS_SHARE, elapsed_s=1.0)
+    seen = {"urgent": True, "draw": 0.9, "price_s": 1e-4, "step_s": STEP_S}
+    assert shadowed(purse, **seen, vain=lambda: True) is not None
+    assert shadowed(purse, **{**seen, "urgent": False, "draw": 0.0}, vain=lambda: True) is None
 
 
 def test_probes_in_vain_become_rarer_until_texts_change() -> None:
