@@ -2,10 +2,10 @@
 
     python infra/bench/round.py [--model smollm2] [--sessions 1 8 32] [--tokens 64] [--out FILE]
 
-The engine as it serves (native executor where it can be had, adaptive draft length), in this
-process, without a gateway: standard decode, a suffix drafter in the same thread, and the same one
-behind its server in a process of its own, over loopback. Counted are steps in which every session
-writes and no prompt is read.
+The engine as it serves (native executor where it can be had, adaptive draft length), without a
+gateway, each leg in a process of its own (the first engine of a process has the large pages):
+standard decode, a suffix drafter in the same thread, and the same one behind its server in another
+process, over loopback. Counted are steps in which every session writes and no prompt is read.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Split:
     tokens: int = 0
     rows: int = 0
     step_s: float = 0.0
-    parts: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    parts: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
 
 class Watch:
@@ -102,7 +102,6 @@ class Watch:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Packing is a function of a module, which the next engine shares."""
         for owner, name, call in self._wrapped:
             setattr(owner, name, call)
 
@@ -196,6 +195,13 @@ def requests_of(path: str, count: int, tokens: int) -> list[EngineRequest]:
     return requests
 
 
+def walk(pipe: Connection, leg: str, path: str, options: argparse.Namespace) -> None:
+    """A leg's process."""
+    with engine_of(leg, path, options.compile_cache) as engine, Watch(engine) as watch:
+        for count in options.sessions:
+            pipe.send(measure(engine, watch, requests_of(path, count, options.tokens)))
+
+
 def line(leg: str, sessions: int, split: Split) -> str:
     steps = max(split.steps, 1)
     outside = 1.0 - split.parts["forward"] / split.step_s if split.step_s else 0.0
@@ -226,12 +232,16 @@ def report(options: argparse.Namespace) -> str:
         "| ---: | --- |" + " ---: |" * (len(heads) - 2),
     ]
     path = str(resolve(options.model))
+    context = multiprocessing.get_context("spawn")
     for leg in options.legs:
-        with engine_of(leg, path, options.compile_cache) as engine, Watch(engine) as watch:
-            for count in options.sessions:
-                split = measure(engine, watch, requests_of(path, count, options.tokens))
-                lines.append(line(leg, count, split))
-                print(lines[-1], flush=True)
+        ours, theirs = context.Pipe(duplex=False)
+        process = context.Process(target=walk, args=(theirs, leg, path, options))
+        process.start()
+        theirs.close()  # else its death would not end the wait below
+        for count in options.sessions:
+            lines.append(line(leg, count, ours.recv()))
+            print(lines[-1], flush=True)
+        process.join()
     lines += ["", f"Load average after: {os.getloadavg()[0]:.1f}."]
     return "\n".join(lines) + "\n"
 

@@ -5,10 +5,11 @@
 Engines as they serve (native executor, prefix cache), each in a process of its own, without a
 gateway; those that do not write wait. Phases of traffic follow one another (copying, code, chat,
 copying again, each with its number of clients); in each, every leg writes the same requests to the
-end, one leg after the other, in turn another one first, so that what the machine does meanwhile
-falls on all alike. A leg's engine lives through all phases and repeats: what it has learnt of one
-phase it has to unlearn in the next. Counted are steps in which every client writes and no prompt is
-read. Greedy, and all legs write the same tokens.
+end, all in turn a few steps at a time, so that what the machine does meanwhile falls on all alike.
+A leg's engine lives through all phases and repeats: what it has learnt of one phase it has to
+unlearn in the next. Standard decode is there twice, and ratios are to both together: what the
+second differs from them by is what processes that do the same differ by. Counted are steps in which
+every client writes and no prompt is read. Greedy, and all legs write the same tokens.
 
 prompts: JSON lines of {"prompt": …, "category": …}.
 """
@@ -48,6 +49,9 @@ PHASES = (("copy", 1), ("code", 4), ("chat", 12), ("copy", 4))
 COPY = "Repeat the following text exactly, word for word, and add nothing:\n\n"
 KINDS = {"code": ("coding",), "chat": ("writing", "qa")}
 BROKEN = ("useless", "slow", "dead")
+AGAIN = "standard, again"
+SLICE = 10
+"""Steps of one leg before it is another one's turn."""
 EARLY = 50
 """Rounds after a shift that are looked at apart."""
 
@@ -94,7 +98,8 @@ def legs_of(options: argparse.Namespace) -> list[Leg]:
     methods = tuple(options.methods)
     legs = [Leg("standard", (), 0), Leg("policy", methods, options.depth, fixed=False)]
     legs += [Leg(f"{m}, D = {d}", (m,), d) for m in methods for d in options.depths]
-    return legs + [Leg(f"policy, {b}", (b,), options.depth, fixed=False) for b in options.broken]
+    legs += [Leg(f"policy, {b}", (b,), options.depth, fixed=False) for b in options.broken]
+    return [*legs, Leg(AGAIN, (), 0, fixed=False)]
 
 
 def drafter_of(method: str, depth: int) -> DrafterConfig:
@@ -147,34 +152,52 @@ def requests_of(
     return made
 
 
-def write(engine: Engine, requests: Sequence[EngineRequest]) -> tuple[Run, Texts]:
-    run, steps = Run(), 0
-    texts: Texts = {r.request_id: [] for r in requests}
-    for request in requests:
-        engine.add(request)
-    while engine.has_work:
-        before = replace(engine.stats)
-        full = len(engine.scheduler.running) == len(requests)
-        for event in engine.step():
-            texts[event.request_id].extend(event.tokens)
+class Writing:
+    """A leg on its way through a phase."""
+
+    def __init__(self, engine: Engine, requests: Sequence[EngineRequest]) -> None:
+        self.run, self.texts = Run(), Texts({r.request_id: [] for r in requests})
+        self._engine, self._clients, self._steps = engine, len(requests), 0
+        for request in requests:
+            engine.add(request)
+
+    def on(self, steps: int) -> bool:
+        """Whether there is more to write after so many steps."""
+        for _ in range(steps):
+            if not self._engine.has_work:
+                break
+            self._step()
+        return self._engine.has_work
+
+    def _step(self) -> None:
+        stats, run = self._engine.stats, self.run
+        before = replace(stats)
+        full = len(self._engine.scheduler.running) == self._clients
+        for event in self._engine.step():
+            self.texts[event.request_id].extend(event.tokens)
             if event.reason:
                 run.reasons[event.reason] = run.reasons.get(event.reason, 0) + 1
-        if not full or engine.stats.prefill_tokens != before.prefill_tokens:
-            continue
-        steps += 1
-        span = run.early if steps <= EARLY else run.later
-        span.tokens += engine.stats.tokens - before.tokens
-        span.seconds += engine.stats.busy_s - before.busy_s
-    return run, texts
+        if not full or stats.prefill_tokens != before.prefill_tokens:
+            return
+        self._steps += 1
+        span = run.early if self._steps <= EARLY else run.later
+        span.tokens += stats.tokens - before.tokens
+        span.seconds += stats.busy_s - before.busy_s
 
 
 def serve(pipe: Connection, leg: Leg, path: str, cache: str) -> None:
-    """A leg's process: writes what it is sent, until it is sent None."""
+    """A leg's process: begins with the requests it is sent, goes on by as many steps as it is sent
+    a number, until it is sent None."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
     engine = engine_of(leg, path, cache)
     pipe.send(None)
-    while (requests := pipe.recv()) is not None:
-        pipe.send(write(engine, requests))
+    while (order := pipe.recv()) is not None:
+        if not isinstance(order, int):
+            writing = Writing(engine, order)
+        elif writing.on(order):
+            pipe.send(None)
+        else:
+            pipe.send((writing.run, writing.texts))
     engine.shutdown()
 
 
@@ -193,10 +216,20 @@ class Legs:
             self._processes.append(process)
             ours.recv()  # one after the other: each profiles a machine that is not loading another
 
-    def write(self, name: str, requests: Sequence[EngineRequest]) -> tuple[Run, Texts]:
-        self._pipes[name].send(list(requests))
-        answer: tuple[Run, Texts] = self._pipes[name].recv()
-        return answer
+    def write(
+        self, names: Sequence[str], requests: Sequence[EngineRequest]
+    ) -> Iterator[tuple[str, Run, Texts]]:
+        """A phase, each leg as soon as it has ended."""
+        for name in names:
+            self._pipes[name].send(list(requests))
+        going = list(names)
+        while going:
+            for name in tuple(going):
+                self._pipes[name].send(SLICE)
+                ended: tuple[Run, Texts] | None = self._pipes[name].recv()
+                if ended is not None:
+                    going.remove(name)
+                    yield name, *ended
 
     def __enter__(self) -> Legs:
         return self
@@ -211,26 +244,42 @@ class Legs:
 def measure(options: argparse.Namespace, legs: Sequence[Leg]) -> Iterator[tuple[Key, Run]]:
     path = str(resolve(options.model))
     texts = texts_of(options.prompts)
-    with Legs(legs, path, options.compile_cache) as processes:
-        for repeat in range(options.repeats):
-            for place, (kind, clients) in enumerate(PHASES):
-                first = (repeat * clients) % len(texts[kind])
-                turned = texts[kind][first:] + texts[kind][:first]
-                requests = requests_of(path, turned, clients, options.rounds, f"{repeat}.{place}")
-                turn = (repeat + place) % len(legs)
-                expected: Texts = {}
-                for leg in [*legs[turn:], *legs[:turn]]:
-                    run, written = processes.write(leg.name, requests)
-                    expected = expected or written
-                    if written != expected:
-                        raise SystemExit(f"{leg.name} wrote another text in phase {place}")
-                    print(f"{repeat} {place} {leg.name}: {run.whole.rate:.1f}", flush=True)
-                    yield (leg.name, place), run
+    together = options.restart or options.repeats
+    for start in range(0, options.repeats, together):
+        with Legs(legs, path, options.compile_cache) as processes:
+            for repeat in range(start, min(start + together, options.repeats)):
+                yield from repeated(options, legs, processes, path, texts, repeat)
+
+
+def repeated(
+    options: argparse.Namespace,
+    legs: Sequence[Leg],
+    processes: Legs,
+    path: str,
+    texts: dict[str, list[str]],
+    repeat: int,
+) -> Iterator[tuple[Key, Run]]:
+    for place, (kind, clients) in enumerate(PHASES):
+        first = (repeat * clients) % len(texts[kind])
+        turned = texts[kind][first:] + texts[kind][:first]
+        requests = requests_of(path, turned, clients, options.rounds, f"{repeat}.{place}")
+        turn = (repeat + place) % len(legs)
+        names = [leg.name for leg in [*legs[turn:], *legs[:turn]]]
+        expected: Texts = {}
+        for name, run, written in processes.write(names, requests):
+            expected = expected or written
+            if written != expected:
+                raise SystemExit(f"{name} wrote another text in phase {place}")
+            print(f"{repeat} {place} {name}: {run.whole.rate:.1f}", flush=True)
+            yield (name, place), run
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> str:
-    """Of pairs of one repeat each: the mean ratio with Student's 95% interval."""
-    logs = [math.log(a / b) for a, b in zip(ours, theirs, strict=True)]
+    """Of pairs of one repeat each: the mean ratio with Student's 95% interval. A repeat whose text
+    was over too soon has no rate."""
+    logs = [math.log(a / b) for a, b in zip(ours, theirs, strict=True) if a * b > 0]
+    if not logs:
+        return ""
     mean = statistics.fmean(logs)
     if len(logs) < 3:
         return f"{math.exp(mean):.3f}"
@@ -246,7 +295,8 @@ def report(options: argparse.Namespace, legs: Sequence[Leg], runs: dict[Key, lis
         "# A workload that shifts, for real",
         "",
         f"`python infra/bench/shift.py --prompts {options.prompts.name} --repeats "
-        f"{options.repeats} --rounds {options.rounds} --methods {' '.join(options.methods)} "
+        f"{options.repeats} --restart {options.restart} --rounds {options.rounds} "
+        f"--methods {' '.join(options.methods)} "
         f"--depths {' '.join(map(str, options.depths))} --depth {options.depth}` on "
         f"{datetime.date.today().isoformat()}, {platform.machine()}, {os.cpu_count()} cores, "
         f"torch {torch.__version__}, {options.model}.",
@@ -276,10 +326,13 @@ def report(options: argparse.Namespace, legs: Sequence[Leg], runs: dict[Key, lis
 
 
 def _pair(runs: dict[Key, list[Run]], name: str, place: int) -> tuple[list[float], list[float]]:
-    return (
-        [run.whole.rate for run in runs[name, place]],
-        [run.whole.rate for run in runs["standard", place]],
-    )
+    return [run.whole.rate for run in runs[name, place]], _standard(runs, place, "whole")
+
+
+def _standard(runs: dict[Key, list[Run]], place: int, part: str) -> list[float]:
+    """Rates of standard decode: of its two processes together."""
+    one, other = ([getattr(r, part).rate for r in runs[n, place]] for n in ("standard", AGAIN))
+    return [2.0 / (1.0 / a + 1.0 / b) for a, b in zip(one, other, strict=True)]
 
 
 def _over(runs: dict[Key, list[Run]], name: str) -> float:
@@ -302,7 +355,7 @@ def _cell(
 
     ours = rates("policy")
     if against == "standard":
-        return ratio(ours, rates("standard"))
+        return ratio(ours, _standard(runs, place, part))
     best = max(statics, key=lambda name: statistics.median(rates(name)))
     return f"{ratio(ours, rates(best))} ({best})"
 
@@ -312,6 +365,12 @@ def main() -> None:
     parser.add_argument("--prompts", type=Path, required=True)
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument(
+        "--restart",
+        type=int,
+        default=0,
+        help="repeats before all processes begin anew, so that none's luck stays; 0: never",
+    )
     parser.add_argument("--rounds", type=int, default=150, help="tokens of each request")
     parser.add_argument("--methods", nargs="+", default=["suffix"])
     parser.add_argument("--depths", type=int, nargs="+", default=[2, 4, 8])
