@@ -5,6 +5,9 @@ and makes the step longer. Rows are taken in falling order of S over the whole b
 prefixes of that order the one with the most expected tokens per second wins. Costs come in steps,
 so every prefix is looked at, and standard decode wins unless it is beaten by a margin: what is
 estimated must not cost what is certain (law L4).
+
+Beside prompts a step takes long, and one more token in it would seem cheap. But all that waits for
+the step waits for its drafted rows too, so they are held against the step without the prompts.
 """
 
 from __future__ import annotations
@@ -21,13 +24,20 @@ def allot(
     step_s: Callable[[int], float],
     *,
     other_rows: int = 0,
+    spent_s: float = 0.0,
     margin: float = MARGIN,
 ) -> list[int]:
     """Drafted rows for each block, 0 for all where standard decode is as good.
 
     survivals: by block, S(1), S(2), … (never rising). writers: requests that write one token each
-    without any draft. other_rows: of prompts, in the same step. step_s: seconds by rows.
+    without any draft. step_s: seconds by rows. other_rows: of prompts, in the same step. spent_s:
+    on drafting and the wire; it is spent, and lengthens every choice alike.
     """
+    beside_s = step_s(writers + other_rows) - step_s(writers)
+
+    def took_s(rows: int) -> float:
+        return step_s(rows + other_rows) - beside_s + spent_s
+
     order = sorted(
         (
             (chance, k, block)
@@ -36,11 +46,11 @@ def allot(
         ),
         key=lambda c: (-c[0], c[1]),
     )
-    rows, tokens = writers + other_rows, float(writers)
-    best, taken = (1.0 + margin) * tokens / step_s(rows), 0
+    tokens = float(writers)
+    best, taken = (1.0 + margin) * tokens / took_s(writers), 0
     for count, (chance, _, _) in enumerate(order, 1):
         tokens += chance
-        rate = tokens / step_s(rows + count)
+        rate = tokens / took_s(writers + count)
         if rate > best:
             best, taken = rate, count
     depths = [0] * len(survivals)

@@ -59,7 +59,7 @@ def rows(
     for offer, (most, _) in zip(offers, bounds, strict=True):
         own = offer.survive if shadows_count(rule) else None
         chances.append((own if own is not None else survive.get(offer.cohort, ()))[:most])
-    depths = allot(chances, writers, lambda n: step_s(n) + spent_s, other_rows=other_rows)
+    depths = allot(chances, writers, step_s, other_rows=other_rows, spent_s=spent_s)
     return [
         Row(depth, reason if depth == most else "budget")
         for depth, (most, reason) in zip(depths, bounds, strict=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -62,10 +63,35 @@ def test_a_flat_step_of_the_staircase_is_used_to_its_end() -> None:
     assert allot([[0.3, 0.25, 0.2, 0.15, 0.1]], 1, stairs) == [4]
 
 
-def test_rows_of_prompts_make_drafted_rows_relatively_cheaper() -> None:
+@given(chances, st.integers(0, 4), st.integers(1, 16), st.floats(0.0, 0.5), st.floats(0.0, 1.0))
+def test_prompts_of_which_all_rows_cost_alike_change_nothing(
+    survivals: list[list[float]], more: int, prompts: int, each: float, spent_s: float
+) -> None:
+    """One more token in a long step is not cheap: all that waits for the step waits for it."""
+    writers = max(1, len(survivals) + more)
+
+    def step_s(rows: int) -> float:
+        return 1.0 + round(each, 2) * rows
+
+    alone = allot(survivals, writers, step_s, spent_s=spent_s)
+    beside = allot(survivals, writers, step_s, other_rows=prompts, spent_s=spent_s)
+    assert sum(beside) == pytest.approx(sum(alone), abs=1)
+
+
+def test_beside_prompts_drafted_rows_cost_what_they_cost_there() -> None:
     block = [[0.5, 0.2]]
-    assert allot(block, 1, lambda rows: 1.0 + rows) == [0]
-    assert allot(block, 1, lambda rows: 1.0 + rows, other_rows=8) == [2]
+
+    def stairs(rows: int) -> float:
+        return 1.0 if rows <= 4 else 4.0
+
+    assert allot(block, 1, stairs) == [2]
+    assert allot(block, 1, stairs, other_rows=3) == [0]
+    assert allot(block, 1, stairs, other_rows=8) == [2]
+
+
+def test_what_is_spent_lengthens_every_choice_alike() -> None:
+    assert allot([[0.5]], 1, float) == [0]
+    assert allot([[0.5]], 1, float, spent_s=3.0) == [1]
 
 
 def test_survival_that_rises_is_taken_as_flat() -> None:
