@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from actors.drafters.learned.target_parts import TargetParts
+from actors.training.beginning import START
 from actors.training.chain_rows import TEMPLATE
 from actors.training.columns import by_frequency, choose_columns
 from actors.training.cut import Cut, cut_module
@@ -24,9 +25,6 @@ from actors.training.examples import Example
 from actors.training.laws import TargetLaw
 from actors.training.losses import LossWeights, RowTargets, StateLoss, head_loss
 from actors.training.trainee import StepLoss
-
-START = 0.5
-"""Of the target's final norm: layers that have lost those between them are surer than right."""
 
 
 @dataclass(frozen=True, slots=True)

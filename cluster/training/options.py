@@ -14,7 +14,7 @@ from actors.training.mechanisms import Shape
 from actors.training.run import RunOptions
 from cluster.cli.options import FlagError, whole_number
 
-MUON = ("eagle3", "mtp")
+MUON = ("eagle3", "mtp", "external")
 """Mechanisms whose matrices are trained with it: measured with EAGLE-3 alone, against AdamW."""
 
 
