@@ -73,12 +73,12 @@ class ChainModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ChainTraining:
-    """anchors: at most so many of one answer in a step; prompt_anchors: of its prompt, each of
-    which weighs prompt_weight. steps: the longest chain in training. columns: about so many of the
-    head's are looked at in a step; 0 is the draft vocabulary."""
+    """anchors: at most so many of one answer in a step; prompt_anchors: of its prompt (`choose`),
+    each of which weighs prompt_weight. steps: the longest chain in training. columns: about so
+    many of the head's are looked at in a step; 0 is the draft vocabulary."""
 
     anchors: int = 128
-    prompt_anchors: int = 64
+    prompt_anchors: int = 128
     prompt_weight: float = 0.5
     steps: int = 5
     columns: int = 4096

@@ -28,6 +28,7 @@ from actors.training.external_trainee import ExternalTrainee
 from actors.training.loop import Hooks, Loop, LoopOptions, Report
 from actors.training.mechanisms import WHOLE_VOCABULARY, Shape, build, default_taps
 from actors.training.prompts import Encode, read_prompts, tokenised
+from actors.training.quoting import with_quotations
 from actors.training.recorder import Recorder
 from actors.training.scale import feature_scale
 from actors.training.store import AnswerStore, StoreHeader
@@ -45,8 +46,9 @@ from actors.training.vocabulary import (
 class RunOptions:
     """target: the target's folder. valid: prompts for validation; their answers are greedy.
     draft_vocab: rows of the reduced head. max_bytes: of the recorded answers. prompt_share: of the
-    prompts whose own text is trained on too. init_from: a
-    trained drafter's folder, whose tensors of like name and shape this one begins with."""
+    prompts whose own text is trained on too. quote_share: of the long prompts that come again with
+    quotations from them. init_from: a trained drafter's folder, whose tensors of like name and
+    shape this one begins with."""
 
     mechanism: str
     target: str
@@ -59,6 +61,7 @@ class RunOptions:
     max_bytes: int = 8 * 10**9
     draft_vocab: int = 8192
     prompt_share: float = 0.0
+    quote_share: float = 0.0
     seed: int = 0
     init_from: Path | None = None
     answers: AnswerOptions = field(default_factory=AnswerOptions)
@@ -100,11 +103,17 @@ def record(options: RunOptions, encode: Encode, view: View) -> None:
         options.answers.max_prompt,
     )
     parts_of = (
-        ("validation", options.valid, options.num_valid, 0.0),
-        ("answers", options.prompts, options.num_prompts, options.sampled_share),
+        ("validation", options.valid, options.num_valid, 0.0, 0.0),
+        (
+            "answers",
+            options.prompts,
+            options.num_prompts,
+            options.sampled_share,
+            options.quote_share,
+        ),
     )
     engine = recorder = None
-    for name, source, count, share in parts_of:
+    for name, source, count, share, quoted in parts_of:
         store = AnswerStore(options.output / name, header, options.max_bytes)
         prompts = read_prompts(source, share, options.seed)
         ready = list(tokenised(prompts, encode, options.answers.max_prompt, count))
@@ -113,7 +122,8 @@ def record(options: RunOptions, encode: Encode, view: View) -> None:
             raise TrainingError(
                 f"no prompt of {source} has at most {most} tokens (--max-prompt-tokens)", "prompts"
             )
-        missing = [item for item in ready if item[0].name not in store.done]
+        asked = with_quotations(ready, quoted, options.answers.max_tokens - 1, options.seed)
+        missing = [item for item in asked if item[0].name not in store.done]
         if not missing or store.full:
             continue
         if engine is None or recorder is None:

@@ -59,6 +59,10 @@ def train(
         float,
         typer.Option(min=0, max=1, help="Of the prompts whose own text is trained on too."),
     ] = 0.0,
+    quote_share: Annotated[
+        float,
+        typer.Option(min=0, max=1, help="Of the long prompts that come again, with quotations."),
+    ] = 0.0,
     draft_vocab: Annotated[
         int, typer.Option(min=1, help="The most frequent tokens, which alone are drafted.")
     ] = 8192,

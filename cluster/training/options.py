@@ -39,6 +39,7 @@ def run_options(given: Mapping[str, Any], target: str, compile_cache: str) -> Ru
         max_bytes=limit,
         draft_vocab=given["draft_vocab"],
         prompt_share=given["prompt_share"],
+        quote_share=given["quote_share"],
         seed=given["seed"],
         init_from=given["init_from"],
         answers=AnswerOptions(
