@@ -1,9 +1,10 @@
-"""Where EAGLE-3's attention begins to look: at its own entry, the ones before it, and the places
+"""Where EAGLE-3's attention begins to look: at its own entry, the one before it, and the places
 where the newest token stood earlier.
 
 The newest token's embedding reaches the draft through attention alone, and what followed it earlier
 is the best guess of what follows it now (induction). Projections from noise find neither in a run
-of minutes.
+of minutes. A head that began two entries back was of no use after 1.2 million positions of SmolLM2:
+acceptance length 2.26 with it and 2.28 without, on 20 answers.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ _ENOUGH, _RIDGE = 48, 1e-3
 
 @torch.no_grad()
 def look_around(chain: EagleChain, embedding: torch.Tensor, examples: Sequence[Example]) -> None:
-    """About half of the KV heads begin at the own entry, the next two at one and two entries back,
-    the rest at earlier places of the same token. embedding: the target's."""
+    """About half of the KV heads begin at the own entry, the next one at the entry before, the rest
+    at earlier places of the same token. embedding: the target's."""
     some = list(examples[:_ENOUGH])
     features, _ = context_rows(some, chain.columns)
     own, after = (torch.cat([e.tokens[i : e.length - 2 + i] for e in some]) for i in (0, 1))
@@ -40,10 +41,10 @@ def look_around(chain: EagleChain, embedding: torch.Tensor, examples: Sequence[E
     looks = _Looks(chain.layer.self_attn, constant(rows), _angles(chain))
     heads = looks.attention.spec.kv_heads
     near = max(1, heads // 2)
-    for head, back in enumerate((*(0,) * near, 1, 2)[:heads]):
+    for head, back in enumerate((*(0,) * near, 1)[:heads]):
         looks.back(head, back)
-    for head in range(min(near + 2, heads), heads):
-        looks.same(head, rows, normed, head - near - 2)
+    for head in range(min(near + 1, heads), heads):
+        looks.same(head, rows, normed, head - near - 1)
 
 
 @dataclass(frozen=True, slots=True)
