@@ -171,8 +171,6 @@ function says(text, kind) {
   $("figures").className = kind === "lost" ? "lost" : "";
 }
 
-let asOf = ""; // when the figures that are shown were true
-
 const heard = (state) => state.age_s !== null && state.age_s <= FRESH_S;
 
 function standingOfAll(state) {
@@ -193,8 +191,7 @@ function summary(state) {
     `${percent(state.kv_usage)} of the KV cache in use`,
   ];
   if (state.age_s === null) return "";
-  if (!heard(state)) return [...engines, `as of ${ago(state.age_s)} ago`].join(" · ");
-  asOf = new Date().toLocaleTimeString();
+  const asOf = new Date(Date.now() - 1000 * state.age_s).toLocaleTimeString();
   return [...engines, `as of ${asOf}`].join(" · ");
 }
 
