@@ -8,7 +8,7 @@ GatewayError
 ├── RequestTooLarge     413  RESOURCE_EXHAUSTED
 ├── Overloaded          429  RESOURCE_EXHAUSTED   retry_after_s
 ├── DeadlineExceeded    408  DEADLINE_EXCEEDED
-├── NoVerifier          503  UNAVAILABLE
+├── NoVerifier          503  UNAVAILABLE          retry_after_s
 ├── NoPolicy            503  UNAVAILABLE          figures; requests need none
 └── RequestFailed       500  INTERNAL             this request alone
 """
@@ -104,12 +104,9 @@ class NoVerifier(GatewayError):
     code = "no_verifier"
     type_ = "service_unavailable_error"
 
-
-class NoPolicy(GatewayError):
-    status = 503
-    grpc_code = grpc.StatusCode.UNAVAILABLE
-    code = "no_policy"
-    type_ = "service_unavailable_error"
+    def __init__(self, message: str, *, retry_after_s: float | None = 1.0) -> None:
+        """A verifier that was lost is replaced, so a client is told to come back."""
+        super().__init__(message, retry_after_s=retry_after_s)
 
 
 class RequestFailed(GatewayError):

@@ -123,5 +123,5 @@ class ControlMethods:
         self, request: control_pb2.StatusRequest, context: Context
     ) -> control_pb2.Status:
         if self._source is None:
-            raise NoVerifier("This gateway has no status to give.")
+            raise NoVerifier("This gateway has no status to give.", retry_after_s=None)
         return await self._source()

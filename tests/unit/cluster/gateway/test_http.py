@@ -299,6 +299,18 @@ async def test_an_error_before_the_first_token_is_a_status_also_for_a_stream() -
         assert response.json()["error"]["code"] == "overloaded"
 
 
+async def test_a_503_says_when_to_come_back_whoever_noticed_that_nobody_is_there() -> None:
+    class Without(ScriptedBackend):
+        async def info(self) -> ModelInfo:
+            raise NoVerifier("No verifier answers.")
+
+    during = ScriptedBackend(lambda spec: [], failure=NoVerifier("No verifier answers."))
+    for backend in (Without(), during):
+        response = await post("/v1/completions", COMPLETION, backend)
+        assert response.status_code == 503
+        assert response.headers["retry-after"] == "1"
+
+
 @pytest.mark.parametrize("failure", [RequestFailed("lost"), ValueError("secret")])
 async def test_an_error_inside_a_stream_is_an_event_and_no_done(failure: Exception) -> None:
     chunks = make_chunks(successors(9))[:2]
