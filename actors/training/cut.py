@@ -20,13 +20,14 @@ from typing_extensions import override
 from actors.drafters.checkpoints.files import open_checkpoint
 from actors.drafters.external_cut import LAYERS
 from actors.drafters.learned.target_parts import TargetParts
+from actors.training.copying import best_layers
 from actors.training.errors import TrainingError
 
 ATTENTION = "pilotfish_packed"
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 """Whose layers are alike, and whose embedding goes into the first one as it is."""
-TRAINED = 3
-"""Layers by default beside the kept ones: of SmolLM2-135M 21 MB in bf16."""
+COPYING = 2
+"""Layers that copy, by default: with the one after the kept ones 21 MB of SmolLM2-135M in bf16."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +39,15 @@ class Cut:
     kept: int
 
 
-def plan_cut(layers: Sequence[int], depth: int, taps: Sequence[int]) -> Cut:
-    """layers: none is the default: those below the shallowest of the recorded `taps`, and TRAINED
-    more, spread from there to the last of the target's `depth` layers. Raises TrainingError."""
-    chosen = tuple(layers) or _spread(depth, min(taps))
+def default_cut(scores: list[float], taps: Sequence[int]) -> tuple[int, ...]:
+    """Layers below the shallowest of the recorded `taps`, the one after them, and those that copy
+    best. scores: of all layers (`actors.training.copying`)."""
+    first = min(max(0, min(taps)), len(scores) - 1)
+    return (*range(first + 1), *best_layers(scores, first + 1, COPYING))
+
+
+def plan_cut(chosen: tuple[int, ...], depth: int, taps: Sequence[int]) -> Cut:
+    """chosen: of the target's `depth` layers. Raises TrainingError."""
     outside = [i for i in chosen if not 0 <= i < depth]
     if outside:
         raise TrainingError(f"the target has layers 0 to {depth - 1}, none {outside[0]}", "cut")
@@ -49,15 +55,6 @@ def plan_cut(layers: Sequence[int], depth: int, taps: Sequence[int]) -> Cut:
         raise TrainingError(f"layers are cut once each, in their order, not {chosen}", "cut")
     kept = [t for t in taps if 0 < t < len(chosen) and chosen[:t] == tuple(range(t))]
     return Cut(chosen, max(kept, default=0))
-
-
-def _spread(depth: int, first: int) -> tuple[int, ...]:
-    if not 0 <= first < depth:
-        return tuple(range(depth))
-    steps = min(TRAINED, depth - first) - 1
-    last = depth - 1
-    trained = [first + i * (last - first) // steps for i in range(steps)] if steps else []
-    return (*range(first), *trained, last)
 
 
 def cut_config(target: dict[str, Any], layers: Sequence[int]) -> dict[str, Any]:

@@ -17,7 +17,8 @@ from actors.training.beginning import place_tokens, quiet, start_norm
 from actors.training.block_trainee import BlockTrainee, BlockTraining
 from actors.training.chain_models import EagleChain, MtpChain
 from actors.training.chain_trainee import ChainTrainee, ChainTraining
-from actors.training.cut import plan_cut
+from actors.training.copying import copying_scores
+from actors.training.cut import default_cut, plan_cut
 from actors.training.errors import TrainingError
 from actors.training.external_trainee import ExternalTrainee, ExternalTraining
 from actors.training.laws import TargetLaw
@@ -29,7 +30,7 @@ class Shape:
     """Of a drafter. intermediate and kv_heads: 0 is the mechanism's own default. drafts: of one
     block. last_tap: whether EAGLE-3 reads the target's last state beside its three usual ones.
     mask_token: a token that no text has. cut: layers of the target that an external draft model is
-    made of; none is its default."""
+    made of; none is `cut.default_cut`."""
 
     layers: int = 2
     intermediate: int = 0
@@ -164,7 +165,8 @@ def _mtp(parts: TargetParts, law: TargetLaw, shape: Shape) -> Trainee:
 
 def _external(parts: TargetParts, law: TargetLaw, shape: Shape) -> Trainee:
     taps = default_taps(parts.layers)
-    cut = plan_cut(shape.cut, parts.layers, taps)
+    layers = shape.cut or default_cut(copying_scores(parts.folder), taps)
+    cut = plan_cut(layers, parts.layers, taps)
     return ExternalTrainee(parts, cut, taps, shape.drafts, shape.external)
 
 

@@ -74,8 +74,8 @@ def train(
         str,
         typer.Option(
             help="Layers of the target that an external draft model is made of, as in 0,1,2,16,29; "
-            "the first ones stay as they are. [default: the first ones, and three spread from "
-            "there to the last]"
+            "the first ones stay as they are. [default: the first ones, one more, and the two that "
+            "copy best]"
         ),
     ] = "",
     drafts: Annotated[int, typer.Option(min=1, max=32, help="Longest block.")] = 6,

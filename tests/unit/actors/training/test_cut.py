@@ -10,7 +10,7 @@ import torch
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
 from actors.drafters.learned.target_parts import target_parts
-from actors.training.cut import FAMILIES, Cut, cut_config, cut_module, plan_cut
+from actors.training.cut import FAMILIES, Cut, cut_config, cut_module, default_cut, plan_cut
 from actors.training.errors import TrainingError
 from actors.training.external_trainee import ExternalTrainee
 from tests.models import BARE
@@ -32,9 +32,13 @@ WINDOWS: dict[str, dict[str, Any]] = {
 }
 
 
-def test_by_default_the_layers_below_the_first_recorded_state_stay_and_three_are_trained() -> None:
-    assert plan_cut((), *SMOLLM2) == Cut((0, 1, 2, 15, 29), 2)
-    assert plan_cut((), 4, (2, 2, 1, 4)) == Cut((0, 1, 2, 3), 2)
+def test_by_default_recorded_layers_stay_and_those_that_copy_are_trained() -> None:
+    scores = [0.9, 0.9, 0.9, *([0.0] * 27)]
+    scores[17], scores[18], scores[23] = 0.7, 0.8, 0.6
+    layers = default_cut(scores, SMOLLM2[1])
+    assert plan_cut(layers, *SMOLLM2) == Cut((0, 1, 2, 17, 18), 2)
+    assert default_cut([0.0] * 4, (2, 2, 1, 4)) == (0, 1, 2, 3)
+    assert default_cut([0.0] * 2, (2, 1, -1, 2)) == (0, 1)
 
 
 @pytest.mark.parametrize(
