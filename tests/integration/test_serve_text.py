@@ -5,13 +5,20 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
+from pathlib import Path
+from urllib.parse import urlsplit
 
+import httpx
 import pytest
 from openai import OpenAI
 
+from tests.integration import browser
 from tests.integration.conftest import Deploy, Deployed, oracle
+from tests.integration.processes import eventually
 
 pytestmark = pytest.mark.cluster
+
+PROGRAM = browser.find()
 
 PROMPT = "abcabcabcabdabcabcabe"
 
@@ -22,8 +29,12 @@ def app(deploy: Deploy, tiny_model: str) -> Deployed:
 
 
 @pytest.fixture(scope="module")
-def plain(deploy: Deploy) -> Deployed:
-    return deploy(speculative_config=None)
+def writer(deploy: Deploy, alphabet_model: str) -> Deployed:
+    """Its remote drafter is soon right about everything."""
+    return deploy(
+        model=alphabet_model,
+        speculative_config={"method": "suffix", "num_speculative_tokens": 4},
+    )
 
 
 def openai(app: Deployed) -> OpenAI:
@@ -72,17 +83,41 @@ def test_drafted_text_is_the_text_of_standard_decode(
             assert bounded.speculation.drafted == 0
 
 
-def test_blocks_over_the_wire_are_accepted_and_counted(deploy: Deploy, alphabet_model: str) -> None:
-    writer = deploy(
-        model=alphabet_model,
-        speculative_config={"method": "suffix", "num_speculative_tokens": 4},
-    )
+def test_blocks_over_the_wire_are_accepted_and_counted(writer: Deployed) -> None:
     with writer.client() as client:
         done = client.generate("abcdefghijklmnopabcd", max_tokens=200, temperature=0)
     alphabet = "abcdefghijklmnop"
     assert done.text == "".join(alphabet[(4 + i) % 16] for i in range(200))
     assert done.speculation.accepted == done.speculation.remote_accepted > 100
     assert done.speculation.accepted <= done.speculation.drafted
+
+
+@pytest.mark.skipif(PROGRAM is None, reason=f"no browser: none of {', '.join(browser.NAMES)}")
+def test_a_browser_shows_the_live_figures_and_has_nothing_to_complain_of(
+    writer: Deployed, tmp_path: Path
+) -> None:
+    with writer.client() as client:
+        client.generate("abcdefghijklmnopabcd", max_tokens=100, temperature=0)
+    state = httpx.get(f"{writer.http_url}/live/state").json()
+    (cohort,), (drafter,) = state["cohorts"], state["drafters"]
+    assert cohort["drafted"]
+    assert PROGRAM is not None
+    with browser.started(PROGRAM, tmp_path) as page:
+        page.open(f"{writer.http_url}/live")
+        eventually(lambda: page.text("#state") == ["live"], 10.0)
+        shown = "\n".join(page.text("#cohorts td"))
+        words, meanings = page.text("#words td:first-child"), page.text("#words td + td")
+        assert page.text("#cohorts td.name") == ["default"]
+        assert f"{cohort['accepted']:,} of {cohort['drafted']:,}" in shown
+        assert cohort["decisions"]
+        for decision in cohort["decisions"]:
+            assert decision["reason"] in shown
+            assert meanings[words.index(decision["reason"])] == state["words"][decision["reason"]]
+        assert page.text("#drafters td.name") == [drafter["drafter"]]
+        assert page.text("#model") == [state["model"]]
+        assert page.complaints == []
+        assert {urlsplit(url).netloc for url in page.asked} == {urlsplit(writer.http_url).netloc}
+        assert page.value("getComputedStyle(document.querySelector('#state')).fontWeight") == "600"
 
 
 def test_without_a_drafter_the_reason_is_said(plain: Deployed, deploy: Deploy) -> None:
