@@ -65,19 +65,25 @@ def survival(
     prior: Acceptance | None = None,
     weight: float = PRIOR_WEIGHT,
     sigmas: float = 0.0,
+    carry: bool = False,
 ) -> tuple[float, ...]:
     """P(the first k tokens are all accepted) for k = 1 … depth.
 
     A position's prior is the estimate of the one before it; with `prior` (the counts of a wider
-    group) it is that group's estimate at the same position. sigmas: every rate is taken so many
-    posterior standard deviations higher (the mean of a beta law with `weight` of prior evidence).
+    group) it is that group's estimate at the same position. carry: where the estimate falls short
+    of the group's at one position, it is expected to at the next, in proportion; blocks that end
+    early say nothing else of positions behind. sigmas: every rate is taken so many posterior
+    standard deviations higher (the mean of a beta law with `weight` of prior evidence).
     """
     result: list[float] = []
-    chance, rate, wide = 1.0, PRIOR, PRIOR
+    chance, rate, wide, short = 1.0, PRIOR, PRIOR, 1.0
     for k in range(min(depth, MAX_POSITIONS)):
         if prior is not None:
-            rate = wide = _rate(prior, k, wide, PRIOR_WEIGHT)
+            wide = _rate(prior, k, wide, PRIOR_WEIGHT)
+            rate = wide * short
         rate = _rate(state, k, rate, weight)
+        if carry:
+            short = min(rate / wide, 1.0)
         chance *= rate if not sigmas else min(rate + sigmas * _doubt(state, k, rate, weight), 1.0)
         result.append(chance)
     return tuple(result)

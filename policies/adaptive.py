@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from hashlib import blake2b
 
 from policies import choice_explore as explore
 from policies import control_ratio as control
@@ -56,6 +55,7 @@ class Adaptive:
         self._urgent: tuple[float, float] | None = None  # price and step of a shadow that waits
         self._unread: dict[Key, list[Scored]] = {}
         self._read = -LOOK_EVERY
+        self._wary: frozenset[str] = frozenset()  # cohorts whose blocks are a surprise of late
         self.tally = Tally()  # what others are told
         self._pooled: Totals = {}  # what they have told, and who has begun from it
         self._begun: frozenset[str] = frozenset()
@@ -118,7 +118,7 @@ class Adaptive:
             and self._batch == _batch(moment)
             and not self._shadow_due()
             and estimate.shadows_count(moment.rule)
-            and _draw(self.windows.seed, moment.step) >= explore.CALM_SHARE
+            and not explore.turn(self.windows.seed, moment.step)
             and not self.fresh(moment)
             and not any(ledger.fallen for ledger in self.state.ledgers.values())
             and self.windows.kind(moment.step) == "policy"
@@ -173,8 +173,11 @@ class Adaptive:
         )
         for key, blocks in outcome.blocks.items():
             self._unread.setdefault(key, []).extend(estimate.fair(blocks, moment.rule))
-        fresh = self.fresh(moment) or outcome.decision.shadow is not None
-        if fresh or moment.step - self._read >= LOOK_EVERY:
+        soon = outcome.decision.shadow is not None or any(
+            group.cohort in self._wary or self._fresh(group.cohort, moment.step)
+            for group in moment.groups
+        )
+        if soon or moment.step - self._read >= LOOK_EVERY:
             self._read_blocks(moment.step)
 
     def _read_blocks(self, step: int) -> None:
@@ -189,6 +192,10 @@ class Adaptive:
             self.tally.note(key, blocks, step)
         self.state = replace(state, estimates=estimates, changed=changed, purse=purse)
         self._unread, self._read = {}, step
+        wary = frozenset(c for (c, _), of in estimates.items() if suspicious(of.watch))
+        if wary - self._wary:
+            self._batch = None  # the next step is looked at: another mechanism may know more
+        self._wary = wary
 
     # ---------------------------------------------------------------- parts
 
@@ -250,8 +257,8 @@ class Adaptive:
         return plan
 
     def _shadow(self, view: View, plans: Mapping[str, Plan]) -> Shadow | None:
-        """A mechanism that a cohort is not using: one whose last blocks were a surprise, else the
-        one of which is known least of late."""
+        """A mechanism that a cohort is not using: one whose last blocks were a surprise, else one
+        of a cohort in which another's were, else the one of which is known least of late."""
         step = view.moment.step
         free = [(c, arm) for c in view.cohorts for arm in view.arms if plans[c].arm != arm]
         self._urgent = None
@@ -262,16 +269,20 @@ class Adaptive:
         each = [known.get((c, arm.mechanism), never) for c, arm in free]
         surprises = [suspicious(of.watch) for of in each]
         ages = [step - of.step for of in each]
-        cohort, arm = free[max(range(len(free)), key=lambda i: (surprises[i], ages[i]))]
+        doubts = [c in self._wary for c, _ in free]
+        chosen = max(range(len(free)), key=lambda i: (surprises[i], doubts[i], ages[i]))
+        cohort, arm = free[chosen]
         depth, sessions = view.deepest(arm), min(view.counts[cohort], explore.SHADOW_ROWS)
         lacks = view.evidence(cohort, arm) < ENOUGH_BLOCKS
-        urgent = lacks or any(surprises) or self._fresh(cohort, step)
+        # Half of what is saved may go into doubts about what others do.
+        doubt = doubts[chosen] and self.state.purse.shadows > explore.BURST / 2
+        urgent = lacks or surprises[chosen] or doubt or self._fresh(cohort, step)
         price_s = 0.0 if arm.remote else view.costs.block_s(arm, sessions, depth)
         self._urgent = (price_s, view.standard_s) if urgent else None
         purse = explore.shadowed(
             self.state.purse,
             urgent=urgent,
-            draw=_draw(self.windows.seed, step),
+            due=explore.turn(self.windows.seed, step),
             price_s=price_s,
             step_s=view.standard_s,
             vain=lambda: (
@@ -336,9 +347,3 @@ class Adaptive:
 def _batch(moment: Moment) -> object:
     """What plans are made for."""
     return moment.groups, moment.arms, moment.rule, moment.other_rows
-
-
-def _draw(seed: str, step: int) -> float:
-    """Uniform in [0, 1), the same in every replay."""
-    digest = blake2b(f"shadow:{seed}:{step}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") / 2.0**64

@@ -2,10 +2,10 @@
 
 *Shadow* blocks are drafted and never verified: they cost the target nothing and what drafting takes
 where it shares the target's device. A tenth of the steps may have one; what is not used is saved,
-up to a burst of 16, for the moment after texts have changed or a drafter has come up. *Probes*
-are steps that draft what is not believed to be best; they are for rules under which shadows say
-nothing, at most one step in a hundred, and half as often after each that was not the first of its
-kind, until texts change.
+up to a burst of 16, for doubts and for a drafter that has come up, and the burst is there whole
+after texts have changed. *Probes* are steps that draft what is not believed to be best; they are
+for rules under which shadows say nothing, at most one step in a hundred, and half as often after
+each that was not the first of its kind, until texts change.
 
 The price of both is kept in one account, in seconds, with probes at their worst case, nothing
 accepted. It never exceeds 1% of the time that has passed plus the allowance, one step: that is the
@@ -18,10 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 
 SHADOW_SHARE = 0.10
-CALM_SHARE = 0.08
-"""Of steps, while nothing is new; the rest is saved."""
+SHADOW_EVERY = 12
+"""Steps, of which one has a shadow while nothing is new; the rest is saved."""
 BURST = 16.0
 SHADOW_ROWS = 4
 """Requests that draft in a shadow."""
@@ -58,20 +59,28 @@ def affords(purse: Purse, price_s: float, step_s: float) -> bool:
     return purse.spent_s + price_s <= LOSS_SHARE * purse.elapsed_s + step_s
 
 
+def turn(seed: str, step: int) -> bool:
+    """Whether this step has a shadow while nothing is new: one in each stretch of steps has, at a
+    place that a hash draws. No rhythm of traffic can fall in step with that, and a change waits for
+    its first shadow half as long as it would with a draw for each step."""
+    stretch, place = divmod(step, SHADOW_EVERY)
+    digest = blake2b(f"shadow:{seed}:{stretch}".encode(), digest_size=8).digest()
+    return place == int.from_bytes(digest, "big") % SHADOW_EVERY
+
+
 def shadowed(
     purse: Purse,
     *,
     urgent: bool,
-    draw: float,
+    due: bool,
     price_s: float,
     step_s: float,
     vain: Callable[[], bool] = lambda: False,
 ) -> Purse | None:
-    """The purse after a shadow in this step; None where there is to be none. draw: uniform in
-    [0, 1), fixed before anything of the step is known. vain: whether its mechanism would not be
-    chosen at its best; asked only where that matters."""
-    due = urgent or draw < CALM_SHARE
-    if not due or purse.shadows < 1.0 or not affords(purse, price_s, step_s):
+    """The purse after a shadow in this step; None where there is to be none. due: it is a shadow's
+    turn. vain: whether its mechanism would not be chosen at its best; asked only where that
+    matters."""
+    if not (urgent or due) or purse.shadows < 1.0 or not affords(purse, price_s, step_s):
         return None
     dear = purse.spent_s + price_s > VAIN_SHARE * purse.elapsed_s
     if dear and price_s and not urgent and vain():
@@ -94,8 +103,9 @@ def charged(purse: Purse, seconds: float) -> Purse:
 
 
 def renewed(purse: Purse) -> Purse:
-    """Texts or costs have changed, or a probe has paid: probes are as frequent as they may be."""
-    return replace(purse, backoff=1)
+    """Texts have changed: probes are as frequent as they may be, and there are as many shadows as
+    were ever saved, whatever doubts have used of them."""
+    return replace(purse, shadows=BURST, backoff=1)
 
 
 def worst_loss_s(probe_s: float, writers: int, rate: float) -> float:

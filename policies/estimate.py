@@ -6,7 +6,8 @@ token is unknown, not rejected), so a mechanism and a depth are never arms of th
 tokens says all about every shorter block, and shadow blocks, scored against what the target went
 on to write, say the same about mechanisms that are not in use. Evidence fades with steps, whether
 or not the mechanism was used in them; a cohort with little of its own leans on all cohorts
-together. When the text changes (`policies.change`), what is known of the cohort is all but dropped.
+together. When the text changes (`policies.change`), what is known of the cohort is all but dropped,
+and what came with the change is kept.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from policies.acceptance import Acceptance, added, faded, survival
-from policies.change import Cusum, watched
+from policies.change import Cusum, calmed, watched
 
 Rule = Literal["greedy", "coupled", "rejection", "block"]
 Key = tuple[str, str]
@@ -33,6 +34,8 @@ WIDE_WEIGHT = 4.0
 """Blocks' worth of belief in everyone's rates, for a cohort that has few blocks of its own."""
 KEPT_BLOCKS = 2.0
 """Of the evidence before a change, at most so many blocks are kept."""
+NEWEST = 8
+"""Readings of blocks that are kept one by one: they may turn out to be all that still holds."""
 ENOUGH_BLOCKS = 4.0
 """With fewer blocks, a mechanism is not believed in at all (no evidence, no speculation)."""
 _LEAST_VARIANCE = 0.02  # of a block's right tokens: rates near 0 and 1 are never quite so sure
@@ -54,15 +57,21 @@ class Scored:
             raise ValueError(f"not a block: {self}")
 
 
+Readings = tuple[tuple[int, tuple[Scored, ...]], ...]
+"""(step, blocks), oldest first."""
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """accept: of the tokens that came. reach: of the tokens asked for, which came. watch: whether
-    blocks still do as expected. step: when it was last added to."""
+    blocks still do as expected. step: when it was last added to. newest: the last readings, whose
+    blocks are in the counts."""
 
     accept: Acceptance = field(default_factory=Acceptance)
     reach: Acceptance = field(default_factory=Acceptance)
     watch: Cusum = field(default_factory=Cusum)
     step: int = 0
+    newest: Readings = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,21 +107,26 @@ def learnt(
     old = result.get(key, Estimate(step=step))
     expected = outlook(estimates, *key, _longest(blocks), step)
     watch, changed = _watch(old.watch, expected, evidence(estimates, *key, step), blocks)
-    result[key] = _with(_aged(old, step, MEMORY), blocks, watch)
+    newest = (*old.newest[1 - NEWEST :], (step, tuple(blocks)))
+    result[key] = _with(_aged(old, step, MEMORY), blocks, watch, newest)
     everyone = (EVERYONE, mechanism)
     wide = _aged(result.get(everyone, Estimate(step=step)), step, LONG_MEMORY)
     result[everyone] = _with(wide, blocks, wide.watch)
-    return (forgotten(result, cohort), True) if changed else (result, False)
+    if not changed:
+        return result, False
+    return forgotten(result, cohort, newest[-min(changed, NEWEST)][0]), True
 
 
-def forgotten(estimates: Estimates, cohort: str) -> dict[Key, Estimate]:
-    """What was known of a cohort's text is all but dropped, for every mechanism: texts that
-    change for one change for all."""
+def forgotten(estimates: Estimates, cohort: str, since: float = math.inf) -> dict[Key, Estimate]:
+    """What was known of a cohort's text before the step `since` is all but dropped, for every
+    mechanism: texts that change for one change for all. What has come since is kept whole."""
     result = dict(estimates)
     for key, old in estimates.items():
         if key[0] == cohort:
-            keep = min(1.0, KEPT_BLOCKS / max(_blocks(old), 1e-9))
-            result[key] = replace(old, accept=faded(old.accept, keep), reach=faded(old.reach, keep))
+            lately = [block for at, blocks in old.newest if at >= since for block in blocks]
+            keep = min(1.0, max(KEPT_BLOCKS - len(lately), 0.0) / max(_blocks(old), 1e-9))
+            less = replace(old, accept=faded(old.accept, keep), reach=faded(old.reach, keep))
+            result[key] = _with(less, lately, calmed(old.watch), old.newest)
     return result
 
 
@@ -128,8 +142,8 @@ def outlook(
     own = _aged(estimates.get((cohort, mechanism), Estimate(step=step)), step, MEMORY)
     wide = estimates.get((EVERYONE, mechanism), Estimate())
     return Outlook(
-        survival(own.accept, depth, wide.accept, WIDE_WEIGHT, sigmas),
-        survival(own.reach, depth, wide.reach, WIDE_WEIGHT, sigmas),
+        survival(own.accept, depth, wide.accept, WIDE_WEIGHT, sigmas, carry=True),
+        survival(own.reach, depth, wide.reach, WIDE_WEIGHT, sigmas, carry=True),
     )
 
 
@@ -154,21 +168,30 @@ def _aged(estimate: Estimate, step: int, memory: float) -> Estimate:
     if passed <= 0:
         return estimate
     keep = math.exp(-passed / memory)
-    return Estimate(faded(estimate.accept, keep), faded(estimate.reach, keep), estimate.watch, step)
+    return Estimate(
+        faded(estimate.accept, keep),
+        faded(estimate.reach, keep),
+        estimate.watch,
+        step,
+        estimate.newest,
+    )
 
 
-def _with(estimate: Estimate, blocks: Sequence[Scored], watch: Cusum) -> Estimate:
+def _with(
+    estimate: Estimate, blocks: Sequence[Scored], watch: Cusum, newest: Readings = ()
+) -> Estimate:
     return Estimate(
         added(estimate.accept, [(block.size, block.right) for block in blocks if block.size]),
         added(estimate.reach, [(block.asked, block.size) for block in blocks]),
         watch,
         estimate.step,
+        newest,
     )
 
 
 def _watch(
     state: Cusum, expected: Outlook, known: float, blocks: Sequence[Scored]
-) -> tuple[Cusum, bool]:
+) -> tuple[Cusum, int]:
     """The step's right tokens against their expectation. Its doubt is that of the blocks, and that
     of the expectation itself, which rests on `known` blocks."""
     means, squares = _moments(expected)

@@ -18,12 +18,12 @@ import pytest
 from policies.adaptive import Adaptive
 from policies.choice import Arm
 from policies.control import Windows
-from policies.rehearsal import Phase, Profile, Tally, rehearse
-from policies.rehearsal_recorded import LEARNED, MACHINE, SUFFIX, TEXTS, make_policy
+from policies.rehearsal import Machine, Phase, Profile, Tally, rehearse
+from policies.rehearsal_recorded import GPU, LEARNED, MACHINE, SUFFIX, TEXTS, make_policy
 
 ROUNDS = 300
 SHIFTS = 48
-CLIENTS = (1, 4, 12, 32)
+CLIENTS, GPU_CLIENTS = (1, 4, 12, 32), (1, 8, 32)
 KINDS = ("copy", "code", "chat", "copy")
 
 
@@ -31,39 +31,50 @@ def fixed_choices() -> list[tuple[Arm, int]]:
     return [(arm, d) for arm in (SUFFIX, LEARNED) for d in range(1, arm.max_depth + 1)]
 
 
-def phases(count: int, kinds: tuple[str, ...] = KINDS, seed: int = 7) -> list[Phase]:
+def phases(count: int, sizes: tuple[int, ...] = CLIENTS) -> list[Phase]:
     """Every kind with every number of clients; the number changes every four phases."""
     result = []
     for i in range(count):
-        clients = CLIENTS[i // len(kinds) % len(CLIENTS)]
-        result.append(Phase(TEXTS[kinds[i % len(kinds)]], clients, ROUNDS, (seed, i)))
+        clients = sizes[i // len(KINDS) % len(sizes)]
+        result.append(Phase(TEXTS[KINDS[i % len(KINDS)]], clients, ROUNDS, (7, i)))
     return result
 
 
-def rate(phase: Phase, choice: tuple[Arm, int] | None, start: int, stop: int) -> float:
+def rate(
+    phase: Phase,
+    choice: tuple[Arm, int] | None,
+    start: int,
+    stop: int,
+    machine: Machine = MACHINE,
+) -> float:
     if choice is None:
-        return phase.standard(MACHINE)
-    tokens, seconds = phase.static(MACHINE, *choice, start, stop)
+        return phase.standard(machine)
+    tokens, seconds = phase.static(machine, *choice, start, stop)
     return tokens / seconds
 
 
-def best(phase: Phase, start: int, stop: int) -> float:
-    return max(rate(phase, choice, start, stop) for choice in (None, *fixed_choices()))
+def best(phase: Phase, start: int, stop: int, machine: Machine) -> float:
+    return max(rate(phase, choice, start, stop, machine) for choice in (None, *fixed_choices()))
 
 
 @cache
-def shifting() -> tuple[list[Phase], list[Tally]]:
-    policy, traffic = make_policy(), phases(SHIFTS)
+def shifting(on_gpu: bool = False) -> tuple[list[Phase], list[Tally]]:
+    machine, sizes = (GPU, GPU_CLIENTS) if on_gpu else (MACHINE, CLIENTS)
+    policy, traffic = make_policy(machine), phases(SHIFTS, sizes)
     return traffic, [
-        rehearse(policy, phase, MACHINE, first_step=i * ROUNDS) for i, phase in enumerate(traffic)
+        rehearse(policy, phase, machine, first_step=i * ROUNDS) for i, phase in enumerate(traffic)
     ]
 
 
-def test_after_a_shift_the_policy_is_near_the_best_fixed_choice_of_the_phase() -> None:
-    """0.97 of it in rounds 50 to 300, and 0.92 in the first 50, on average over 48 shifts."""
-    traffic, found = shifting()
-    settled = [f.rate(50) / best(p, 50, ROUNDS) for p, f in zip(traffic, found, strict=True)]
-    early = [f.rate(0, 50) / best(p, 0, 50) for p, f in zip(traffic, found, strict=True)]
+@pytest.mark.parametrize("on_gpu", [False, True], ids=["two cores", "H100"])
+def test_after_a_shift_the_policy_is_near_the_best_fixed_choice_of_the_phase(on_gpu: bool) -> None:
+    """0.97 of it in rounds 50 to 300, and 0.92 in the first 50, on average over 48 shifts; where
+    rows are dear, and where they are cheap and a round on the wrong mechanism loses half of it."""
+    traffic, found = shifting(on_gpu)
+    machine = GPU if on_gpu else MACHINE
+    pairs = list(zip(traffic, found, strict=True))
+    settled = [f.rate(50) / best(p, 50, ROUNDS, machine) for p, f in pairs]
+    early = [f.rate(0, 50) / best(p, 0, 50, machine) for p, f in pairs]
     assert np.mean(settled) >= 0.97
     assert np.mean(early) >= 0.92
 

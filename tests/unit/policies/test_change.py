@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from policies.change import WIDEST, Cusum, suspicious, watched
+from policies.change import WIDEST, Cusum, calmed, suspicious, watched
 
 
 def alarms(deviations: list[float]) -> list[int]:
@@ -24,6 +24,27 @@ def test_quiet_raises_no_alarm_and_a_shift_does_on_either_side() -> None:
         later = [dice.gauss(shift, 1) for _ in range(60)]
         first = alarms(quiet + later)[0]
         assert 1000 < first < 1025
+
+
+def test_an_alarm_says_how_many_observations_ago_the_change_came() -> None:
+    for sign in (1.0, -1.0):
+        state, alarm = Cusum(), 0
+        for deviation in (0.0, 1.0, -2.0, 0.3, *[2.0] * 5):
+            assert not alarm
+            state, alarm = watched(state, sign * deviation)
+        assert alarm == 5
+        assert state == calmed(state)
+
+
+def test_where_a_change_came_is_found_within_a_few_observations() -> None:
+    dice, missed = random.Random(3), []
+    for _ in range(50):
+        state, alarm, seen = Cusum(), 0, 0
+        while not alarm:
+            seen += 1
+            state, alarm = watched(state, dice.gauss(1.5 * (seen > 200), 1))
+        missed.append(abs(seen - 200 - alarm))
+    assert sorted(missed)[35] <= 4
 
 
 def test_no_single_step_raises_the_alarm() -> None:

@@ -9,8 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.acceptance import Acceptance, added, faded, survival
+from policies.change import suspicious
 from policies.estimate import (
     ENOUGH_BLOCKS,
+    KEPT_BLOCKS,
+    NEWEST,
     Estimates,
     Rule,
     Scored,
@@ -124,6 +127,46 @@ def test_a_change_of_text_drops_what_was_known_of_the_cohort_for_every_mechanism
         kept = evidence(known, "chat", mechanism, step)
         assert kept < 0.2 * evidence(before, "chat", mechanism, step)
     assert known["code", "learned"] == before["code", "learned"]
+
+
+def test_after_a_change_what_came_with_it_is_all_that_is_believed() -> None:
+    """Of the mechanism that gave it away, and of another whose blocks came meanwhile."""
+    other = "chat", "learned"
+    known: Estimates = {}
+    for step in range(200):
+        known, _ = learnt(known, KEY, draws(2, [0.9], step), step)
+        known, _ = learnt(known, other, [Scored(4, 4, step % 3)], step)
+    changed, step = False, 200
+    while not changed:
+        known, _ = learnt(known, other, [Scored(4, 4, 2)], step)
+        known, changed = learnt(known, KEY, [Scored(4, 4, 0)] * 2, step)
+        step += 1
+    since = step - 200
+    assert since < NEWEST
+    assert known[KEY].accept.accepted[0] < 0.3 * known[KEY].accept.decided[0]
+    assert known[KEY].accept.decided[0] == pytest.approx(2 * since, abs=4)
+    assert known[other].accept.decided[0] == pytest.approx(max(since, KEPT_BLOCKS), abs=2)
+    assert known[other].accept.accepted[1] >= since - 1
+
+
+def test_a_change_is_noticed_once_for_all_mechanisms() -> None:
+    known = after([draws(2, [0.9], seed) for seed in range(200)])
+    for step in range(200, 240):
+        known, _ = learnt(known, ("chat", "learned"), draws(2, [0.9], step), step)
+    known, _ = learnt(known, ("chat", "learned"), [Scored(4, 4, 0)] * 2, 240)
+    assert suspicious(known["chat", "learned"].watch)
+    dropped = forgotten(known, "chat", 240)
+    assert not suspicious(dropped["chat", "learned"].watch)
+
+
+def test_what_falls_short_of_everyone_is_expected_to_do_so_behind_and_what_exceeds_is_not() -> None:
+    everyone = Acceptance((100.0,) * 4, (90.0,) * 4)
+    poor, good = Acceptance((20.0,), (4.0,)), Acceptance((20.0,), (20.0,))
+    plain = [survival(own, 4, everyone, 4.0) for own in (poor, good)]
+    carried = [survival(own, 4, everyone, 4.0, carry=True) for own in (poor, good)]
+    assert carried[0][0] == plain[0][0]
+    assert all(c < 0.5 * p for c, p in zip(carried[0][1:], plain[0][1:], strict=True))
+    assert carried[1] == plain[1]
 
 
 def test_a_cohort_that_is_new_starts_from_everyone_and_ends_with_its_own() -> None:
