@@ -11,8 +11,10 @@ from typing import get_args
 
 import pytest
 
-from policies.adaptive import CALM_EVERY, LOOK_EVERY, Adaptive
+from policies.adaptive import CALM_EVERY, Adaptive
+from policies.change import suspicious
 from policies.choice import Arm, Group
+from policies.choice_explore import turn
 from policies.choice_reasons import MEANING, Reason
 from policies.choice_records import Decision, Moment, Outcome
 from policies.choice_rows import Offer
@@ -229,23 +231,19 @@ def test_deeper_blocks_are_asked_for_where_they_are_free() -> None:
 
 
 def test_when_blocks_are_a_surprise_another_mechanism_is_looked_at_at_once() -> None:
-    """What is in use brings something else than it did: how the other does by now is asked in the
-    next step, not when its turn comes."""
-    policy, both = make_policy((SUFFIX, LEARNED)), (SUFFIX, LEARNED)
-    told = [replace(moment, arms=both) for moment in moments(400)]
-    decisions = play(policy, told[:240], right=8)
-    used = decisions[-1].plans["default"].arm
+    """What is in use brings something else than it did, and not yet for long enough to be a change:
+    how the other does by now is asked in the next step, not when its turn comes."""
+    policy = make_policy((SUFFIX, LEARNED))
+    told = [replace(moment, arms=(SUFFIX, LEARNED)) for moment in moments(300)]
+    used = play(policy, told[:242], right=8)[-1].plans["default"].arm
     assert used is not None
-    waits = []
-    for start in range(240, 400):
-        assert policy.state.purse.shadows >= 2.0
-        watcher = copy.deepcopy(policy)
-        later = play(watcher, told[start : start + 12], right=0)
-        waits.append(next(i for i, d in enumerate(later) if d.shadow is not None))
-        if len(waits) == 20:
-            break
-        play(policy, told[start : start + 1], right=8)
-    assert max(waits) <= LOOK_EVERY + 1
+    step, before = 242, policy.state.changed
+    while not suspicious(policy.state.estimates["default", used.mechanism].watch):
+        play(policy, told[step : step + 1], right=0)
+        step += 1
+    assert policy.state.changed == before
+    assert not turn(policy.windows.seed, step)
+    assert policy.decide(told[step]).shadow is not None
 
 
 def test_in_mixed_batches_with_drafters_that_come_and_go_no_limit_is_exceeded() -> None:
