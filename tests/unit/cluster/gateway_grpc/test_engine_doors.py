@@ -58,9 +58,14 @@ class Doors:
 async def open_doors(folder: Path, **options: Any) -> AsyncGenerator[Doors, None]:
     torch.set_num_threads(1)
     path = save_tiny(make_rand(), folder)
-    engine = EngineService(
-        EngineOptions(path, "v0", dtype="float64", max_model_len=64, block_size=8, **options)
-    )
+    settings = EngineOptions(path, "v0", dtype="float64", max_model_len=64, block_size=8, **options)
+    async with doors_over(EngineService(settings)) as doors:
+        yield doors
+
+
+@asynccontextmanager
+async def doors_over(engine: EngineService) -> AsyncGenerator[Doors, None]:
+    """Of an engine whose model has a character a token; it is stopped afterwards."""
     router = FakeRouter(VerifierAddress("v0", f"127.0.0.1:{engine.start('127.0.0.1')}"))
     backend = VerifierBackend(
         router, gateway="g", tokenizer_digest=engine.tokenizer_digest, settings=FAST
