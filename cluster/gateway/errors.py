@@ -109,5 +109,12 @@ class NoVerifier(GatewayError):
         super().__init__(message, retry_after_s=retry_after_s)
 
 
+class NoPolicy(GatewayError):
+    status = 503
+    grpc_code = grpc.StatusCode.UNAVAILABLE
+    code = "no_policy"
+    type_ = "service_unavailable_error"
+
+
 class RequestFailed(GatewayError):
     pass
