@@ -15,8 +15,10 @@ from dataclasses import dataclass, replace
 
 MAX_TERM = 2**63
 """Beyond any clock: nobody's term."""
-DESERTED = 32
-"""Refusals in a row that are no chance: of two policy actors, none speaks any more."""
+DESERTED = 100
+"""Refusals in a row after which none of several policy actors speaks any more. Verifiers ask again
+after a tenth of a second; within ten seconds they have heard of one that has just been started, and
+one that is only slow has answered."""
 
 
 @dataclass(frozen=True, slots=True)
