@@ -47,6 +47,7 @@ def given(target: Path, folder: Path, **changes: Any) -> dict[str, Any]:
         "max_tokens": 8,
         "max_prompt_tokens": 20,
         "sampled_share": 0.25,
+        "quote_share": 0.0,
         "max_answer_bytes": "1g",
         "record": True,
         "prompt_share": 0.0,
