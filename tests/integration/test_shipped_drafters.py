@@ -30,7 +30,7 @@ FLOORS: dict[str, float] = {
     "dflash": 1.1,
     "draft_model": 1.7,
     "dspark": 1.2,
-    "eagle3": 1.8,
+    "eagle3": 2.0,
     "mtp": 1.2,
 }
 
