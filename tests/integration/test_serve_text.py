@@ -37,6 +37,11 @@ def writer(deploy: Deploy, alphabet_model: str) -> Deployed:
     )
 
 
+@pytest.fixture(scope="module")
+def plain(deploy: Deploy) -> Deployed:
+    return deploy(speculative_config=None)
+
+
 def openai(app: Deployed) -> OpenAI:
     return OpenAI(base_url=f"{app.http_url}/v1", api_key="none", max_retries=0)
 
