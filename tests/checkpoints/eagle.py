@@ -176,6 +176,20 @@ def automodel_parallel(folder: Path) -> Written:
     return Written(folder, spec, tensors)
 
 
+def shallow(folder: Path) -> Written:
+    """For a target of two layers, which the default taps do not fit, and longer texts."""
+    spec = replace(PLAIN, layer=replace(LAYER, max_context=2048), taps=(1, 2))
+    tensors = random_tensors(spec)
+    config = llama(
+        spec,
+        architectures=["LlamaForCausalLM"],
+        draft_vocab_size=len(DRAFT_IDS),
+        eagle_aux_hidden_state_layer_ids=list(spec.taps),
+    )
+    write(folder, config, {**midlayer(tensors), **maps()})
+    return Written(folder, spec, tensors, DRAFT_IDS)
+
+
 def deepspec(folder: Path) -> Written:
     """Five taps, q and k norms, the whole vocabulary."""
     layer = replace(LAYER, qk_norm=True)

@@ -54,6 +54,16 @@ class Deployed:
         found: list[dict[str, Any]] = handle.broadcast("placement").results(timeout_s=10.0)
         return found
 
+    def scale(self, deployment: str, replicas: int) -> None:
+        """As an operator does from outside. Needs `by_hand`."""
+        import ray
+        from ray.serve._private.common import DeploymentID
+        from ray.serve.context import _get_global_client
+
+        controller = _get_global_client()._controller
+        which = DeploymentID(name=deployment, app_name=self.name)
+        ray.get(controller.update_deployment_replicas.remote(which, replicas), timeout=10.0)
+
 
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> str:
@@ -104,14 +114,15 @@ def oracle(model: str, depth: int = 4) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def deploy(ray_http_port: int, tiny_model: str) -> Iterator[Deploy]:
-    """`deploy(**args)` starts an application of `AppArgs`; all of a module's go at its end."""
+    """`deploy(**args)` starts an application of `AppArgs`; all of a module's go at its end, while
+    the next module's come. by_hand: an operator may scale it from outside."""
     from ray import serve
 
     from cluster.app import build
 
     names: list[str] = []
 
-    def start(**args: Any) -> Deployed:
+    def start(*, by_hand: bool = False, **args: Any) -> Deployed:
         name = f"app{next(_NUMBERS)}"
         settings: dict[str, Any] = {"model": tiny_model, "dtype": "float64", "max_num_seqs": 8}
         handle = serve.run(
@@ -119,16 +130,17 @@ def deploy(ray_http_port: int, tiny_model: str) -> Iterator[Deploy]:
             name=name,
             route_prefix=f"/{name}",
             logging_config={"log_level": "WARNING"},
+            external_scaler_enabled=by_hand,
         )
         names.append(name)
-        handle.wait_for_drafters.remote(20.0).result(timeout_s=30.0)
+        assert handle.wait_for_drafters.remote(120.0).result(timeout_s=130.0)
         endpoints = handle.endpoints.remote().result(timeout_s=10.0)
         url = f"http://127.0.0.1:{ray_http_port}/{name}"
         return Deployed(name, url, endpoints["grpc"], handle)
 
     yield start
     for name in names:
-        serve.delete(name)
+        serve.delete(name, _blocking=False)
 
 
 SMALL = {

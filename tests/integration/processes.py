@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from pilotfish import Client, PilotfishError
+
 T = TypeVar("T")
 
 
@@ -19,6 +21,16 @@ def eventually(probe: Callable[[], T], timeout_s: float, every_s: float = 0.05) 
         assert time.monotonic() < deadline, f"still {value!r} after {timeout_s} s"
         time.sleep(every_s)
     return value
+
+
+def ready(client: Client, verifiers: int = 2, drafters: int = 2) -> bool:
+    """Whether so many are there, and every verifier has a link to every drafter."""
+    try:
+        status = client.status()
+    except PilotfishError:
+        return False
+    up = [sum(link.up for link in verifier.links) for verifier in status.verifiers]
+    return len(status.drafters) == drafters and up == [drafters] * verifiers
 
 
 def kill(pid: int) -> None:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from threading import Event
 
 import pytest
 
 from cluster import app as app_module
 from pilotfish import Client, PilotfishError
 from tests.integration.conftest import Deploy, Deployed, oracle
+from tests.integration.load import text, writing
 from tests.integration.processes import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
-PROMPT = "abcabcabcabd"
 CLIENTS = 6
 TOKENS = 300
 LONG_S = 200.0
@@ -27,7 +24,6 @@ QUICK = {
     "metrics_interval_s": 0.3,
     "look_back_period_s": 1.0,
 }
-Texts = set[tuple[int, ...]]
 
 
 @pytest.fixture(scope="module")
@@ -53,31 +49,6 @@ def client(app: Deployed) -> Iterator[Client]:
         yield client
 
 
-def text(client: Client, seed: int, n_max: int | None = None) -> tuple[int, ...]:
-    return client.generate(
-        PROMPT, max_tokens=TOKENS, temperature=1.0, seed=seed, speculative_n_max=n_max
-    ).token_ids
-
-
-@contextmanager
-def writing(client: Client, seeds: range) -> Iterator[list[Future[Texts]]]:
-    """A client a seed, each asking for the same text over and over until the block ends."""
-    done = Event()
-
-    def again(seed: int) -> Texts:
-        texts = {text(client, seed)}
-        while not done.is_set():
-            texts.add(text(client, seed))
-        return texts
-
-    with ThreadPoolExecutor(len(seeds)) as pool:
-        running = [pool.submit(again, seed) for seed in seeds]
-        try:
-            yield running
-        finally:
-            done.set()
-
-
 def verifiers(client: Client) -> int:
     try:
         return len(client.status().verifiers)
@@ -99,9 +70,9 @@ def drafted(client: Client) -> int:
 def test_a_second_verifier_comes_with_the_load_and_goes_without_it_and_no_text_changes(
     client: Client,
 ) -> None:
-    expected = [{text(client, seed, 0)} for seed in range(CLIENTS)]
-    with writing(client, range(2)) as few:
-        with writing(client, range(2, CLIENTS)) as others:
+    expected = [{text(client, seed, TOKENS, 0)} for seed in range(CLIENTS)]
+    with writing(client, range(2), TOKENS) as few:
+        with writing(client, range(2, CLIENTS), TOKENS) as others:
             eventually(lambda: verifiers(client) == 2, LONG_S, every_s=0.2)
         assert [texts.result(timeout=LONG_S) for texts in others] == expected[2:]
         eventually(lambda: verifiers(client) == 1, LONG_S, every_s=0.2)
@@ -110,9 +81,9 @@ def test_a_second_verifier_comes_with_the_load_and_goes_without_it_and_no_text_c
 
 def test_drafters_that_nobody_wants_go_and_the_next_request_wakes_them(client: Client) -> None:
     eventually(lambda: drafters(client) == 0, LONG_S, every_s=0.2)
-    (plain,) = {text(client, 7, 0)}
-    with writing(client, range(7, 8)) as one:
+    standard = text(client, 7, TOKENS, 0)
+    with writing(client, range(7, 8), TOKENS) as one:
         eventually(lambda: drafters(client) == 1, LONG_S, every_s=0.2)
         eventually(lambda: drafted(client), LONG_S, every_s=0.2)
-    assert one[0].result(timeout=LONG_S) == {plain}
+    assert one[0].result(timeout=LONG_S) == {standard}
     eventually(lambda: drafters(client) == 0, LONG_S, every_s=0.2)

@@ -123,5 +123,5 @@ def test_servers_of_its_own_are_gone_after_ctrl_c(
     assert code == 130, said
     assert "stopped" in said
     assert "Traceback" not in said
-    eventually(lambda: not running_pids(family), 10.0)
+    eventually(lambda: not running_pids(family), 30.0)
     assert not (output / "report.json").exists()

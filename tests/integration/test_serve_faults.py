@@ -10,8 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from cluster.deployments.arguments import ArgumentsError
-from pilotfish import Client, Generation, PilotfishError, Status, UnavailableError
+from pilotfish import Client, Generation, UnavailableError
 from tests.integration.conftest import Deploy, Deployed
 from tests.integration.processes import eventually, kill
 
@@ -39,8 +38,10 @@ def client(app: Deployed) -> Iterator[Client]:
 
 @pytest.fixture(scope="module")
 def whole(client: Client) -> Generation:
-    """The text nobody disturbed."""
-    return client.generate(PROMPT, max_tokens=LONG, temperature=1.0, seed=7, speculative_n_max=0)
+    """The text nobody disturbed, long enough to find out who writes it while it is written."""
+    return client.generate(
+        PROMPT, max_tokens=2 * LONG, temperature=1.0, seed=7, speculative_n_max=0
+    )
 
 
 def running(client: Client) -> list[int]:
@@ -55,29 +56,13 @@ def ready(client: Client, verifiers: int) -> bool:
     )
 
 
-def test_a_drafter_killed_in_mid_stream_changes_nothing_in_the_text(
-    client: Client, whole: Generation
-) -> None:
-    (drafter,) = client.status().drafters
-    ids: list[int] = []
-    with client.stream(PROMPT, max_tokens=LONG, temperature=1.0, seed=7) as deltas:
-        for number, delta in enumerate(deltas):
-            ids.extend(delta.token_ids)
-            if number == 10:
-                kill(drafter.pid)
-    assert tuple(ids) == whole.token_ids
-    eventually(lambda: ready(client, 2), 30.0)
-    (successor,) = client.status().drafters
-    assert successor.pid != drafter.pid
-
-
 def test_a_stream_whose_verifier_is_killed_goes_on_from_its_committed_tokens(
     client: Client, whole: Generation
 ) -> None:
     eventually(lambda: ready(client, 2), 60.0)
     ids: list[int] = []
     killed = 0
-    with client.stream(PROMPT, max_tokens=LONG, temperature=1.0, seed=7) as deltas:
+    with client.stream(PROMPT, max_tokens=2 * LONG, temperature=1.0, seed=7) as deltas:
         for number, delta in enumerate(deltas):
             ids.extend(delta.token_ids)
             if number == 10:
@@ -87,66 +72,6 @@ def test_a_stream_whose_verifier_is_killed_goes_on_from_its_committed_tokens(
     assert killed
     eventually(lambda: ready(client, 2), 60.0)
     assert killed not in [v.pid for v in client.status().verifiers]
-
-
-def test_a_policy_killed_in_mid_stream_changes_nothing_in_the_text(
-    app: Deployed, client: Client, whole: Generation
-) -> None:
-    """Laws L1 and L2: verifiers go on by their newest snapshot."""
-    eventually(lambda: ready(client, 2), 60.0)
-    before = client.status()
-    (policy,) = app.placements("Policy")
-    ids: list[int] = []
-    with client.stream(PROMPT, max_tokens=LONG, temperature=1.0, seed=7) as deltas:
-        for number, delta in enumerate(deltas):
-            ids.extend(delta.token_ids)
-            if number == 10:
-                kill(policy["pid"])
-    assert tuple(ids) == whole.token_ids
-    drafted = client.generate("abcdabcdabcdabcd", max_tokens=30, temperature=0).speculation
-    assert "no-drafter" not in drafted.reasons
-    after = eventually(lambda: newer_term(client, before.term), 30.0)
-    assert after.fallback == before.fallback
-    assert after.drafters == before.drafters
-
-
-def test_a_change_made_while_serving_outlives_the_policy_that_made_it(
-    app: Deployed, client: Client
-) -> None:
-    """Without a file: the verifiers remember."""
-    from ray import serve
-
-    eventually(lambda: ready(client, 2), 60.0)
-    policy = serve.get_deployment_handle("Policy", app_name=app.name)
-    with pytest.raises(ArgumentsError, match="num_speculative_tokens: 9 is above the 4"):
-        policy.configure.remote({"num_speculative_tokens": 9}).result(timeout_s=10.0)
-    change = {"num_speculative_tokens": 2, "control": {"steps": 1, "period": 64}}
-    now = policy.configure.remote(change).result(timeout_s=10.0)
-    assert now["num_speculative_tokens"] == 2
-    before = client.status()
-    assert before.fallback.depth == 2
-    # Known to each verifier, and not to the actor alone.
-    eventually(lambda: configured(app) == {2}, 10.0)
-    (placed,) = app.placements("Policy")
-    kill(placed["pid"])
-    eventually(lambda: newer_term(client, before.term), 30.0)
-    eventually(lambda: client.status().fallback.depth == 2, 10.0)
-    policy.configure.remote({"num_speculative_tokens": None}).result(timeout_s=10.0)
-    eventually(lambda: configured(app) == {4}, 10.0)
-
-
-def configured(app: Deployed) -> set[int]:
-    """D of the configuration that each verifier knows."""
-    return {report.config.depth for report in app.verifiers()}
-
-
-def newer_term(client: Client, term: int) -> Status | None:
-    """The status by a younger policy, once there is one."""
-    try:
-        status = client.status()
-    except PilotfishError:
-        return None
-    return status if status.term > term else None
 
 
 def test_two_hundred_cancelled_streams_leave_no_slot_taken(app: Deployed, client: Client) -> None:
@@ -183,7 +108,7 @@ def test_two_hundred_cancelled_streams_leave_no_slot_taken(app: Deployed, client
             v.running == v.waiting == 0 and v.free_blocks == v.total_blocks for v in verifiers
         )
 
-    eventually(idle, 2.0)
+    eventually(idle, 30.0)
     assert client.generate(PROMPT, max_tokens=4, temperature=0).usage.completion_tokens == 4
 
 
@@ -200,7 +125,7 @@ def test_a_gateway_that_is_killed_leaves_no_request_running(app: Deployed) -> No
                 stream.read()
     verifiers = app.verifiers()
     assert len(verifiers) == 2
-    eventually(lambda: not any(v.running + v.waiting for v in app.verifiers()), 5.0)
+    eventually(lambda: not any(v.running + v.waiting for v in app.verifiers()), 30.0)
 
 
 def stream_and_kill(client: Client, received: list[int]) -> None:

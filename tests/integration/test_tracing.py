@@ -61,17 +61,20 @@ def traced(deploy: Deploy, alphabet_model: str) -> Iterator[Traced]:
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     try:
-        yield Traced(
-            deploy(model=alphabet_model, otlp_traces_endpoint=f"http://127.0.0.1:{port}"),
-            receiver,
+        # D is fixed: on a busy machine the policy asks nobody, and there is nothing to trace.
+        app = deploy(
+            model=alphabet_model,
+            speculative_config={"method": "suffix", "adaptive": False},
+            otlp_traces_endpoint=f"http://127.0.0.1:{port}",
         )
+        yield Traced(app, receiver)
     finally:
         server.stop(None)
 
 
 def whole_trace(receiver: Receiver, trace_id: str) -> list[tuple[str, Span]]:
     """The trace's spans once every service has sent its own."""
-    eventually(lambda: {service for service, _ in receiver.of_trace(trace_id)} == SERVICES, 15.0)
+    eventually(lambda: {service for service, _ in receiver.of_trace(trace_id)} == SERVICES, 60.0)
     return receiver.of_trace(trace_id)
 
 
@@ -101,7 +104,7 @@ def test_one_grpc_request_is_one_trace_through_every_process(traced: Traced) -> 
         )
     # A process sends its spans in batches: the last rounds may come after the first.
     eventually(
-        lambda: accepted_in(traced.receiver.of_trace(trace_id)) >= done.speculation.accepted, 15.0
+        lambda: accepted_in(traced.receiver.of_trace(trace_id)) >= done.speculation.accepted, 60.0
     )
     spans = whole_trace(traced.receiver, trace_id)
     names = {name for _, span in spans for name in [span.name]}
