@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from actors.contracts import Drafter
+from actors.contracts import Drafter, DraftPort
 from actors.drafters.config import DrafterConfig
 from actors.drafters.shipped import catalogue
 from actors.drafters.table import build_drafter
 from actors.engine.core import Engine, drain
+from actors.engine.noport import NoDrafts
 from actors.engine.sequence import EngineRequest
 from actors.exchange.local import LocalPort
 from actors.sampling.params import SamplingParams
@@ -65,26 +66,34 @@ def answers(engine: Engine, target: str, temperature: float) -> tuple[dict[str, 
     return texts, tokens / rounds
 
 
-def engine_for(target: str, made: Drafter, depth: int) -> Engine:
+def engine_for(target: str, port: DraftPort, depth: int) -> Engine:
     options = AnswerOptions(512, TOKENS, 4, compile_cache=str(cache_root() / "compiled"))
-    engine = answering_engine(target, LocalPort(made), options)
+    engine = answering_engine(target, port, options)
     engine.plan.snapshot.fallback.depth = depth
     return engine
 
 
+@pytest.fixture(scope="module")
+def plain(target: str) -> dict[float, dict[str, list[int]]]:
+    """Standard decode's texts, by temperature."""
+    texts, engine = {}, engine_for(target, NoDrafts(), 0)
+    for temperature in (0.0, 1.0):
+        texts[temperature], one = answers(engine, target, temperature)
+        assert one == 1.0
+    return texts
+
+
 @pytest.mark.parametrize("mechanism", sorted(FLOORS))
 def test_a_shipped_drafter_is_taken_without_a_name_and_accepted_as_often_as_it_was(
-    mechanism: str, target: str
+    mechanism: str, target: str, plain: dict[float, dict[str, list[int]]]
 ) -> None:
     """And the text is the target's own, greedy and sampled."""
-    made = drafter(mechanism, target)
-    greedy, length = answers(engine_for(target, made, DEPTH), target, 0.0)
-    plain, one = answers(engine_for(target, made, 0), target, 0.0)
-    assert greedy == plain
-    assert one == 1.0
+    engine = engine_for(target, LocalPort(drafter(mechanism, target)), DEPTH)
+    greedy, length = answers(engine, target, 0.0)
+    assert greedy == plain[0.0]
     assert length >= FLOORS[mechanism]
-    sampled, _ = answers(engine_for(target, made, DEPTH), target, 1.0)
-    assert sampled == answers(engine_for(target, made, 0), target, 1.0)[0]
+    sampled, _ = answers(engine, target, 1.0)
+    assert sampled == plain[1.0]
 
 
 def test_every_shipped_drafter_has_a_floor() -> None:
