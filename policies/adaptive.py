@@ -173,10 +173,8 @@ class Adaptive:
         )
         for key, blocks in outcome.blocks.items():
             self._unread.setdefault(key, []).extend(estimate.fair(blocks, moment.rule))
-        soon = outcome.decision.shadow is not None or any(
-            group.cohort in self._wary or self._fresh(group.cohort, moment.step)
-            for group in moment.groups
-        )
+        wary = any(group.cohort in self._wary for group in moment.groups)
+        soon = wary or self.fresh(moment) or outcome.decision.shadow is not None
         if soon or moment.step - self._read >= LOOK_EVERY:
             self._read_blocks(moment.step)
 

@@ -4,7 +4,6 @@ complains of, and what it asks the network for."""
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -16,7 +15,7 @@ from typing import Any
 
 from websockets.sync.client import ClientConnection, connect
 
-from tests.integration.processes import eventually
+from tests.integration.processes import end_group, eventually
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 TIMEOUT_S = 20.0
@@ -103,12 +102,7 @@ def started(program: str, profile: Path) -> Iterator[Page]:
         with connect(f"ws://127.0.0.1:{port}{path}", max_size=None, proxy=None) as socket:
             yield Page(socket)
     finally:
-        os.killpg(process.pid, signal.SIGTERM)
-        try:
-            process.wait(timeout=5.0)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait(timeout=5.0)
+        end_group(process, signal.SIGTERM, 5.0)
 
 
 def _door(profile: Path) -> tuple[str, str] | None:

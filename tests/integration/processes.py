@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -35,6 +36,16 @@ def ready(client: Client, verifiers: int = 2, drafters: int = 2) -> bool:
 
 def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
+
+
+def end_group(process: subprocess.Popen[bytes], how: signal.Signals, within_s: float) -> None:
+    """End the process and all of its group by a signal; harder where that is ignored."""
+    os.killpg(process.pid, how)
+    try:
+        process.wait(timeout=within_s)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(timeout=within_s)
 
 
 def descendants(pid: int) -> set[int]:

@@ -22,7 +22,7 @@ from cluster.config import AppArgs
 from cluster.serving import free_port
 from cluster.serving_local import private_token
 from pilotfish import Client, UnavailableError
-from tests.integration.processes import eventually
+from tests.integration.processes import end_group, eventually
 
 pytestmark = pytest.mark.cluster
 
@@ -104,17 +104,7 @@ def served(
             try:
                 yield served
             finally:
-                _end(process)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """As Ctrl-C does; harder where that is ignored, as in a shell's background job."""
-    os.killpg(process.pid, signal.SIGINT)
-    try:
-        process.wait(timeout=60)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait(timeout=60)
+                end_group(process, signal.SIGINT, 60.0)  # as Ctrl-C does
 
 
 def depth(served: Served) -> int:

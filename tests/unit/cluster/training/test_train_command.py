@@ -7,28 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from actors.drafters.checkpoints.files import open_checkpoint
 from actors.drafters.checkpoints.table import read_head
-from actors.training import answering
 from actors.training.checkpoint import NAME
 from cluster.cli import train as cli
 from cluster.training import command
-from tests.models import make_rand, save_tiny
-
-
-@pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("target")
-    save_tiny(make_rand(layers=8, dtype=torch.float32), folder)
-    return folder
-
-
-@pytest.fixture(autouse=True)
-def _eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is compiled for a model of a millisecond."""
-    monkeypatch.setattr(answering, "find_compiler", lambda: "")
 
 
 def given(target: Path, folder: Path, **changes: Any) -> dict[str, Any]:

@@ -6,27 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
 
 from actors.drafters.config import DrafterConfig
 from actors.drafters.external import ExternalDrafter
 from actors.drafters.table import build_drafter
-from actors.training import answering
 from cluster.training import command
-from tests.models import make_rand, save_tiny
 from tests.unit.cluster.training.test_train_command import given
-
-
-@pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("target")
-    save_tiny(make_rand(layers=8, dtype=torch.float32), folder)
-    return folder
-
-
-@pytest.fixture(autouse=True)
-def _eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answering, "find_compiler", lambda: "")
 
 
 @pytest.mark.parametrize(("layout", "cut"), [("", ""), ("transformers", "0,3,7")])
