@@ -31,11 +31,10 @@ from actors.contracts import (
 from actors.drafters.allot import allot
 from actors.drafters.config import DrafterConfig
 from actors.drafters.external_choose import Prefix, next_drafts
-from actors.drafters.external_kv import ATTENTION, DraftStep, SessionKV, Span, token_bytes
+from actors.drafters.external_forward import Feed, forward_for
 from actors.drafters.external_load import load_draft_model, other_vocabulary, with_model
 from actors.drafters.external_vocabulary import Intersection
 from actors.drafters.sessions import SessionTable, room
-from actors.drafters.threads import torch_threads
 from actors.engine.loading import end_tokens
 from actors.sampling.law import TokenLaw
 from actors.sampling.params import SamplingParams
@@ -52,7 +51,7 @@ class ExternalSession:
     tokens: list[int]
     sampling: SamplingParams
     prompt_len: int
-    kv: SessionKV = field(default_factory=SessionKV)
+    kv: Any  # of the forward that feeds it
     kv_len: int = 0
     fed: list[int] = field(default_factory=list)
     block: list[int] = field(default_factory=list)
@@ -120,8 +119,8 @@ class ExternalDrafter:
         name: str = "draft",
         other: Intersection | None = None,
     ) -> None:
-        model.set_attn_implementation(ATTENTION)
-        self._model = model
+        context = _context(model, config.max_context)
+        self._forward = forward_for(model, config, context)
         self._config = config
         self._inputs = int(model.get_input_embeddings().weight.shape[0])
         outputs = int(model.get_output_embeddings().weight.shape[0])
@@ -137,9 +136,9 @@ class ExternalDrafter:
             max_block=config.num_speculative_tokens,
             max_ahead=config.max_ahead,
             gives_law=weighs_laws(config.rejection_sample_method),
-            max_context=_context(model, config.max_context),
-            weight_bytes=_weight_bytes(model),
-            token_bytes=token_bytes(model),
+            max_context=context,
+            weight_bytes=self._forward.weight_bytes,
+            token_bytes=self._forward.token_bytes,
         )
 
     @classmethod
@@ -165,11 +164,13 @@ class ExternalDrafter:
                 list(s.tokens),
                 s.sampling,
                 s.prompt_len or len(s.tokens),
+                self._forward.session(),
                 other=self._other,
             )
             for s in sessions
         ]
         for session in opened:
+            self.close(session.key)  # one that is open already starts anew
             self.sessions.put(session.key, session)
         fitting = [s for s in opened if 0 < s.rows <= self._limit]
         counts = allot([s.rows for s in fitting], 0, self._config.prefill_rows)
@@ -192,7 +193,9 @@ class ExternalDrafter:
         return [chain.proposal() for chain in chains]
 
     def close(self, key: SessionKey) -> None:
-        self.sessions.pop(key)
+        session = self.sessions.pop(key)
+        if session is not None:
+            self._forward.close(session.kv)
 
     # -- the work -------------------------------------------------------------------------------
 
@@ -227,7 +230,7 @@ class ExternalDrafter:
             (c.session, [self._own(c.drafts[-1])], c.session.rows + len(c.drafts) - 1)
             for c in chains
         ]
-        logits = self._forward(feeds)
+        logits = self._rows(feeds)
         for chain in chains:
             chain.session.fed = list(chain.drafts)
         return logits
@@ -254,30 +257,18 @@ class ExternalDrafter:
         if not parts:
             return torch.empty(0, self._vocab)
         feeds = [(s, s.text[s.start : s.start + n], s.start) for s, n in parts]
-        logits = self._forward(feeds)
+        logits = self._rows(feeds)
         for session, tokens, start in feeds:
             session.kv_len = start + len(tokens)
         return logits
 
-    @torch.inference_mode()
-    def _forward(self, feeds: Sequence[tuple[ExternalSession, list[int], int]]) -> torch.Tensor:
-        """Tokens at their positions, packed flat; logits [sessions, vocab] of each last row. An id
-        the model does not know is fed as id 0: positions stay, acceptance suffers a little."""
-        ids, positions, spans = list[int](), list[int](), list[Span]()
-        for session, tokens, offset in feeds:
-            start = len(ids)
-            ids.extend(token if 0 <= token < self._inputs else 0 for token in tokens)
-            positions.extend(range(offset, offset + len(tokens)))
-            spans.append(Span(session.kv, offset, start, len(ids)))
-        device = self._model.device
-        with torch_threads(self._config.threads):
-            logits: torch.Tensor = self._model(
-                input_ids=torch.tensor([ids], device=device),
-                position_ids=torch.tensor([positions], device=device),
-                use_cache=False,
-                logits_to_keep=torch.tensor([span.stop - 1 for span in spans], device=device),
-                draft_step=DraftStep(spans),
-            ).logits[0]
+    def _rows(self, feeds: Sequence[tuple[ExternalSession, list[int], int]]) -> torch.Tensor:
+        """Tokens at their positions; logits [sessions, vocab] of each last row. An id the model
+        does not know is fed as id 0: positions stay, acceptance suffers a little."""
+        known = range(self._inputs)
+        logits = self._forward(
+            [Feed(s.kv, [t if t in known else 0 for t in ids], at) for s, ids, at in feeds]
+        )
         return logits[:, : self._vocab] if self._other is None else self._other.rows(logits)
 
     def _choose(self, chains: Sequence[Chain], logits: torch.Tensor) -> None:
@@ -310,11 +301,6 @@ class ExternalDrafter:
     def _ends(self, token: int, sampling: SamplingParams) -> bool:
         """Nothing follows an end; whether it is one, the target decides (pitfalls S09)."""
         return token in sampling.stop_token_ids or (token in self._eos and not sampling.ignore_eos)
-
-
-def _weight_bytes(model: Any) -> int:
-    tensors = {t.data_ptr(): t for t in (*model.parameters(), *model.buffers())}
-    return sum(t.numel() * t.element_size() for t in tensors.values())
 
 
 def _context(model: Any, served: int) -> int:

@@ -18,7 +18,8 @@ from actors.drafters.external_cut import cut_folder, load_cut
 from actors.drafters.external_kv import ATTENTION, DraftStep, SessionKV, Span
 from actors.drafters.external_vocabulary import Intersection, intersect
 from actors.engine.errors import ModelLoadError
-from actors.engine.loading import load_model, resolve_dtype
+from actors.engine.loading import load_config, load_model, resolve_dtype
+from actors.engine.native.family import config_obstacle
 
 
 def with_model(config: DrafterConfig) -> DrafterConfig:
@@ -38,7 +39,7 @@ def load_draft_model(config: DrafterConfig) -> Any:
     if config.threads:
         torch.set_num_threads(config.threads)
     try:
-        dtype = resolve_dtype(config.dtype, config.device)
+        dtype = resolve_dtype(config.dtype, config.device, native=_is_native(config))
         cut = cut_folder(config.model, config.revision)
         if cut is None:
             model = load_model(config.model, config.revision, dtype, config.device)
@@ -54,6 +55,13 @@ def load_draft_model(config: DrafterConfig) -> Any:
     check_rope(model)
     check_incremental(model)
     return model
+
+
+def _is_native(config: DrafterConfig) -> bool:
+    """Whether the executor will compute it, which is fast in bf16 on every CPU."""
+    if config.device != "cpu" or not config.compile_cache:
+        return False
+    return not config_obstacle(load_config(config.model or "", config.revision))
 
 
 def other_vocabulary(model: Any, config: DrafterConfig) -> Intersection | None:

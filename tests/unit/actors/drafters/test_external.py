@@ -157,7 +157,7 @@ def test_every_token_is_fed_at_its_absolute_position_and_none_twice_in_vain() ->
     texts = {"a": list(PROMPT), "b": [1, 2], "c": list(range(30, 55))}
     fed: list[tuple[str, int, int]] = []
     names: dict[int, str] = {}
-    drafter._model.register_forward_pre_hook(_recorder(fed, names), with_kwargs=True)
+    drafter._forward.model.register_forward_pre_hook(_recorder(fed, names), with_kwargs=True)
     drafter.open([make_open(text, name) for name, text in texts.items()])
     for name, session in zip(texts, drafter.sessions, strict=True):
         names[id(session.kv)] = name
@@ -233,7 +233,7 @@ def test_no_position_at_or_past_the_context_end_reaches_the_model() -> None:
     for length in (*range(57, 66), 200):
         drafter = make_external(model)
         seen: list[int] = []
-        drafter._model.register_forward_pre_hook(
+        drafter._forward.model.register_forward_pre_hook(
             lambda module, args, kwargs, seen=seen: seen.extend(kwargs["position_ids"][0].tolist()),
             with_kwargs=True,
         )

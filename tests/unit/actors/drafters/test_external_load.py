@@ -38,12 +38,12 @@ def test_a_saved_model_drafts_as_the_one_in_memory(tmp_path: Path) -> None:
 
 def test_rope_tables_stay_fp32_when_the_weights_are_bf16(tmp_path: Path) -> None:
     loaded = load(save_tiny(make_rand(), tmp_path), dtype="bfloat16")
-    assert loaded._model.dtype == torch.bfloat16
-    tables = [b for n, b in loaded._model.named_buffers() if "inv_freq" in n]
+    assert loaded._forward.model.dtype == torch.bfloat16
+    tables = [b for n, b in loaded._forward.model.named_buffers() if "inv_freq" in n]
     assert tables
     assert all(table.dtype == torch.float32 for table in tables)
     with pytest.raises(DrafterLoadError, match="inv_freq"):
-        check_rope(loaded._model.to(torch.bfloat16))
+        check_rope(loaded._forward.model.to(torch.bfloat16))
 
 
 def test_a_permuted_vocabulary_is_refused_with_the_first_id_that_differs(tmp_path: Path) -> None:
