@@ -32,6 +32,7 @@ from actors.drafters.allot import allot
 from actors.drafters.config import DrafterConfig
 from actors.drafters.external_choose import Prefix, next_drafts
 from actors.drafters.external_forward import Feed, forward_for
+from actors.drafters.external_head import Head
 from actors.drafters.external_load import load_draft_model, other_vocabulary, with_model
 from actors.drafters.external_vocabulary import Intersection
 from actors.drafters.sessions import SessionTable, room
@@ -123,9 +124,9 @@ class ExternalDrafter:
         self._forward = forward_for(model, config, context)
         self._config = config
         self._inputs = int(model.get_input_embeddings().weight.shape[0])
-        outputs = int(model.get_output_embeddings().weight.shape[0])
-        # Ids that only one side has are never proposed (pitfalls S34).
-        self._vocab = other.size if other else min(outputs, config.target_vocab_size or outputs)
+        head = Head(model, config.target_vocab_size)
+        self._spread = other.rows if other else head.spread
+        self._vocab = other.size if other else head.size
         self._eos = other.ends(end_tokens(model)) if other else end_tokens(model)
         self._other = other
         self.sessions: SessionTable[ExternalSession] = SessionTable()
@@ -269,7 +270,7 @@ class ExternalDrafter:
         logits = self._forward(
             [Feed(s.kv, [t if t in known else 0 for t in ids], at) for s, ids, at in feeds]
         )
-        return logits[:, : self._vocab] if self._other is None else self._other.rows(logits)
+        return self._spread(logits)
 
     def _choose(self, chains: Sequence[Chain], logits: torch.Tensor) -> None:
         """The next draft of each chain from its row of logits [chains, vocab]."""

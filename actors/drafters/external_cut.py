@@ -4,6 +4,9 @@ head and the first layers are the target's own, taken from there when it is load
 `shared_with_target` in config.json says so, with the digests of what is shared. Another target
 would give a draft model that nobody trained, whose drafts are merely never accepted; so it is
 refused.
+
+With `d2t` in the file, as in EAGLE-3's, its head is the target's rows of the tokens named there,
+and no others are drafted: the head is most of what a draft reads (FR-Spec, arXiv 2502.14856).
 """
 
 from __future__ import annotations
@@ -18,14 +21,17 @@ import torch
 
 from actors.drafters.checkpoints.files import CONFIG_BYTES, Checkpoint, open_checkpoint, read_json
 from actors.drafters.checkpoints.locate import folder_of, target_folder
+from actors.drafters.checkpoints.shape import draft_ids
 from actors.drafters.config import DrafterConfig
 from actors.drafters.errors import refusal
+from actors.drafters.external_head import reduce_head
 from actors.drafters.external_kv import ATTENTION
 from actors.drafters.learned.target_parts import TargetParts, target_parts
 from actors.engine.loading import load_config
 
 KEY = "shared_with_target"
 EMBEDDING, HEAD, LAYERS = "model.embed_tokens.weight", "lm_head.weight", "model.layers."
+D2T = "d2t"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +81,7 @@ def load_cut(folder: Path, config: DrafterConfig, dtype: torch.dtype) -> Any:
     theirs |= {name: source.tensor(name) for name in layer_names(source, shared.layers)}
     if both := sorted(theirs.keys() & own.files.keys()):
         raise refusal(f"{folder}: {both[0]} is the target's, and in {own.files[both[0]]} too")
-    tensors = {name: own.tensor(name) for name in own.files} | theirs
+    tensors = {name: own.tensor(name) for name in own.files if name != D2T} | theirs
     model = AutoModelForCausalLM.from_config(
         _architecture(own), dtype=dtype, attn_implementation=ATTENTION
     )
@@ -83,6 +89,8 @@ def load_cut(folder: Path, config: DrafterConfig, dtype: torch.dtype) -> Any:
         del tensors[HEAD]
     _compare(model, tensors, folder)
     model.load_state_dict({n: t.to(dtype) for n, t in tensors.items()}, strict=False)
+    if (ids := head_ids(own, parts.vocab)) is not None:
+        reduce_head(model, ids)
     return model.to(config.device).eval()
 
 
@@ -98,6 +106,14 @@ def check_target(shared: Shared, parts: TargetParts, source: Checkpoint, folder:
             f"{folder} was cut from another target: the first {shared.layers} layers it shares "
             f"have the digest {shared.layers_digest}, this target's {found}"
         )
+
+
+def head_ids(own: Checkpoint, vocab: int) -> torch.Tensor | None:
+    """The tokens that may be drafted, int64; None where all may. Raises DrafterLoadError."""
+    if D2T not in own.files:
+        return None
+    shape = own.shapes[D2T]
+    return draft_ids(own, D2T, shape[0] if len(shape) == 1 else 0, vocab)
 
 
 def layer_names(source: Checkpoint, count: int) -> list[str]:

@@ -9,7 +9,7 @@ import torch
 
 from actors.drafters.checkpoints.files import Checkpoint, open_checkpoint
 from actors.drafters.errors import DrafterLoadError
-from actors.drafters.external_cut import Shared, check_target
+from actors.drafters.external_cut import Shared, check_target, head_ids
 from actors.drafters.learned.target_parts import target_parts
 
 
@@ -19,6 +19,7 @@ def inspect_cut(own: Checkpoint, target: Path | None) -> dict[str, Any]:
     shared = Shared.read(own.config, own.folder)
     tensors = {name: own.tensor(name) for name in own.files}
     vocab = int(own.config.get("vocab_size") or 0)
+    ids = head_ids(own, vocab)
     said: dict[str, Any] = {
         "folder": str(own.folder),
         "method": "draft_model",
@@ -29,7 +30,7 @@ def inspect_cut(own: Checkpoint, target: Path | None) -> dict[str, Any]:
         "target_hidden": int(own.config.get("hidden_size") or 0),
         "target_layers": 0,
         "vocabulary": vocab,
-        "draft_vocabulary": vocab,
+        "draft_vocabulary": vocab if ids is None else len(ids),
         "parameters": sum(t.numel() for t in tensors.values()),
         "bytes": sum(t.numel() * t.element_size() for t in tensors.values()),
         "own_embedding": False,

@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 
 from actors.drafters.checkpoints.files import open_checkpoint
 from actors.drafters.external_cut import (
+    D2T,
     EMBEDDING,
     HEAD,
     KEY,
@@ -60,5 +61,7 @@ def export_external(trainee: ExternalTrainee, folder: Path, weights: str, layout
             if (parts.folder / name).is_file():
                 shutil.copyfile(parts.folder / name, folder / name)
     stored = {n: t.detach().to("cpu", torch.bfloat16).contiguous() for n, t in tensors.items()}
+    if layout == "shared" and len(trainee.draft_ids) < parts.vocab:
+        stored[D2T] = trainee.draft_ids.cpu() - torch.arange(len(trainee.draft_ids))
     save_file(stored, folder / weights, metadata={"format": "pt"})
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")

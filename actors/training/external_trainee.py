@@ -38,7 +38,8 @@ class ExternalTraining:
 
 
 class ExternalTrainee:
-    """depth: drafts of a block when validated. taps: of the recorded features."""
+    """depth: drafts of a block when validated. taps: of the recorded features. draft_ids: the
+    tokens that it may draft, all by default; it is taught the law of all."""
 
     mechanism = "external"
 
@@ -49,6 +50,7 @@ class ExternalTrainee:
         taps: Sequence[int],
         depth: int = 6,
         training: ExternalTraining | None = None,
+        draft_ids: torch.Tensor | None = None,
     ) -> None:
         self.parts, self.cut, self.depth = parts, cut, depth
         self.training = training or ExternalTraining()
@@ -58,6 +60,8 @@ class ExternalTrainee:
         start = list(taps).index(cut.kept) * parts.hidden if cut.kept else 0
         self._columns = slice(start, start + parts.hidden)
         self._order = torch.arange(parts.vocab)
+        ids = self._order if draft_ids is None else draft_ids
+        self.draft_ids = ids.to(parts.head.device)
         self._state_loss = StateLoss(parts.head)
         with torch.no_grad():
             dict(self.module.named_parameters())["model.norm.weight"].mul_(START)
@@ -118,9 +122,10 @@ class ExternalTrainee:
         """Drafts after right ones are those after the text, and what follows a wrong one does not
         count: so one pass over the text tells the blocks at all positions."""
         out: list[list[int]] = []
+        head = self.parts.head[self.draft_ids]
         for example in examples:
             states = self.states([example])[example.prompt_len :]
-            drafts = (states @ self.parts.head.T).argmax(-1)
+            drafts = self.draft_ids[(states @ head.T).argmax(-1)]
             agreed = drafts == example.tokens[example.prompt_len + 1 :]
             ahead = nn.functional.pad(agreed.int(), (0, self.depth - 1)).unfold(0, self.depth, 1)
             out.append(ahead.cumprod(-1).sum(-1).tolist())

@@ -167,7 +167,7 @@ def _external(parts: TargetParts, law: TargetLaw, shape: Shape) -> Trainee:
     taps = default_taps(parts.layers)
     layers = shape.cut or default_cut(copying_scores(parts.folder), taps)
     cut = plan_cut(layers, parts.layers, taps)
-    return ExternalTrainee(parts, cut, taps, shape.drafts, shape.external)
+    return ExternalTrainee(parts, cut, taps, shape.drafts, shape.external, law.draft_ids)
 
 
 Build = Callable[[TargetParts, TargetLaw, Shape], Trainee]
@@ -178,5 +178,4 @@ BUILDERS: dict[str, Build] = {
     "mtp": _mtp,
     "external": _external,
 }
-WHOLE_VOCABULARY = ("external",)
 """Mechanisms that draft any token of the target's."""

@@ -26,7 +26,7 @@ from actors.training.errors import TrainingError
 from actors.training.examples import Example, load_examples, prompt_texts
 from actors.training.external_trainee import ExternalTrainee
 from actors.training.loop import Hooks, Loop, LoopOptions, Report
-from actors.training.mechanisms import WHOLE_VOCABULARY, Shape, build, default_taps
+from actors.training.mechanisms import Shape, build, default_taps
 from actors.training.prompts import Encode, read_prompts, tokenised
 from actors.training.quoting import with_quotations
 from actors.training.recorder import Recorder
@@ -45,10 +45,10 @@ from actors.training.vocabulary import (
 @dataclass(frozen=True, slots=True)
 class RunOptions:
     """target: the target's folder. valid: prompts for validation; their answers are greedy.
-    draft_vocab: rows of the reduced head. max_bytes: of the recorded answers. prompt_share: of the
-    prompts whose own text is trained on too. quote_share: of the long prompts that come again with
-    quotations from them. init_from: a trained drafter's folder, whose tensors of like name and
-    shape this one begins with."""
+    draft_vocab: rows of the reduced head, 0 for the target's own. max_bytes: of the recorded
+    answers. prompt_share: of the prompts whose own text is trained on too. quote_share: of the long
+    prompts that come again with quotations from them. init_from: a trained drafter's folder, whose
+    tensors of like name and shape this one begins with."""
 
     mechanism: str
     target: str
@@ -147,7 +147,7 @@ def load(options: RunOptions, encode: Encode) -> Data:
     train = load_examples(options.output / "answers")
     valid = load_examples(options.output / "validation", greedy_only=True)
     check_data(train, valid)
-    if options.mechanism in WHOLE_VOCABULARY:
+    if not options.draft_vocab:
         ids = torch.arange(parts.vocab)
     else:
         ids = _vocabulary(options, frequencies(train, parts.vocab), encode)

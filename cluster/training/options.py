@@ -37,7 +37,7 @@ def run_options(given: Mapping[str, Any], target: str, compile_cache: str) -> Ru
         num_valid=given["num_valid"],
         sampled_share=given["sampled_share"],
         max_bytes=limit,
-        draft_vocab=given["draft_vocab"],
+        draft_vocab=0 if given["layout"] == "transformers" else given["draft_vocab"],
         prompt_share=given["prompt_share"],
         quote_share=given["quote_share"],
         seed=given["seed"],

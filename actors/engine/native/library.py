@@ -8,7 +8,7 @@ from typing import Any
 
 from actors.engine.errors import EngineError
 
-ABI = 5
+ABI = 6
 FAULTS = {
     1: "a position lies outside max_model_len",
     2: "a token id is outside the vocabulary",
@@ -22,7 +22,7 @@ class Model(ctypes.Structure):
 
     _fields_ = (
         *((name, _I) for name in ("rounds", "hidden", "inter", "heads", "kv_heads", "head_dim")),
-        *((name, _I) for name in ("vocab", "layers", "max_positions")),
+        *((name, _I) for name in ("vocab", "tokens", "layers", "max_positions")),
         *((name, _F) for name in ("epsilon", "scale")),
         *((name, _P) for name in ("cosines", "sines", "embedding", "norm", "head")),
     )

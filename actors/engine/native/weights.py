@@ -50,6 +50,7 @@ def pack_model(hf: Any, spec: tuple[PagedKV, ...], max_model_len: int) -> Packed
         kv_heads=spec[0].kv_heads,
         head_dim=spec[0].head_dim,
         vocab=hf.get_output_embeddings().weight.shape[0],
+        tokens=hf.get_input_embeddings().weight.shape[0],
         layers=len(spec),
         max_positions=max_model_len,
         epsilon=text.rms_norm_eps,

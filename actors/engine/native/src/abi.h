@@ -13,14 +13,15 @@ struct PilotfishModel {
   int64_t heads;
   int64_t kv_heads;
   int64_t head_dim;
-  int64_t vocab;
+  int64_t vocab;   // rows of the head
+  int64_t tokens;  // rows of the embedding
   int64_t layers;
   int64_t max_positions;
   float epsilon;
   float scale;            // of attention scores
   const float* cosines;   // [max_positions][head_dim]
   const float* sines;     // [max_positions][head_dim]
-  const void* embedding;  // [vocab][hidden], not packed
+  const void* embedding;  // [tokens][hidden], not packed
   const float* norm;      // [hidden]
   const void* head;       // packed [hidden → vocab]
 };

@@ -14,7 +14,7 @@
 namespace pilotfish {
 namespace {
 
-constexpr int64_t ABI = 5;
+constexpr int64_t ABI = 6;
 constexpr int64_t BAD_POSITION = 1, BAD_TOKEN = 2, NO_MEMORY = 3;
 
 long padded(long n) { return (n + PANEL - 1) / PANEL * PANEL; }
@@ -39,7 +39,7 @@ class Decoder final : public Executor {
   int64_t forward(const PilotfishStep& step) override {
     for (long r = 0; r < step.rows; ++r) {
       if (step.positions[r] < 0 || step.positions[r] >= m_.max_positions) return BAD_POSITION;
-      if (step.ids[r] < 0 || step.ids[r] >= m_.vocab) return BAD_TOKEN;
+      if (step.ids[r] < 0 || step.ids[r] >= m_.tokens) return BAD_TOKEN;
     }
     fit(step);
     team_.run([&](int member) { walk(step, members_[member]); });

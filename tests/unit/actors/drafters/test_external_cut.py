@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from actors.drafters.checkpoints.files import open_checkpoint
 from actors.drafters.checkpoints.inspect import inspect
 from actors.drafters.config import DrafterConfig
 from actors.drafters.errors import DrafterLoadError
+from actors.drafters.external import ExternalDrafter
 from actors.drafters.external_cut import (
     EMBEDDING,
     HEAD,
@@ -25,11 +28,16 @@ from actors.drafters.external_cut import (
 )
 from actors.drafters.external_load import load_draft_model
 from actors.drafters.learned.target_parts import target_parts
+from actors.engine.native.build import find_compiler
+from actors.sampling.params import SamplingParams
 from cluster.cli.drafter import lines
 from tests.models import make_rand, save_tiny
+from tests.unit.actors.drafters.builders import draft, make_open
 
 LAYERS = (0, 1, 3)
 WEIGHTS = "model.safetensors"
+CACHE = str(Path(tempfile.gettempdir()) / "pilotfish-tests-executor")
+SAMPLED = SamplingParams(temperature=1.0, seed=11, max_tokens=64)
 
 
 def cut_by_hand(target: Path, folder: Path, layers: tuple[int, ...] = LAYERS, kept: int = 2) -> Any:
@@ -155,6 +163,45 @@ def test_a_tensor_that_is_not_as_it_should_be_is_refused_by_name(
 ) -> None:
     replace_tensors(folder, **tensors)
     with pytest.raises(DrafterLoadError, match=words):
+        load(folder, target)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_with_d2t_its_tokens_alone_are_drafted_by_the_targets_own_rows(
+    dtype: str, folder: Path, target: Path
+) -> None:
+    few = torch.tensor([2, 3, 60, 61, 127])
+    whole = load(folder, target)
+    replace_tensors(folder, d2t=few - torch.arange(5))
+    model = load(folder, target)
+    ids = torch.tensor([[3, 1, 4, 1, 5]])
+    with torch.no_grad():
+        for each in (model, whole):
+            each.set_attn_implementation("eager")
+        torch.testing.assert_close(model(ids).logits, whole(ids).logits[..., few])
+    config = DrafterConfig(
+        "draft_model", str(folder), target=str(target), target_tokenizer=str(target), dtype=dtype
+    )
+    drafter = ExternalDrafter.load(replace(config, compile_cache=CACHE if find_compiler() else ""))
+    rows = drafter._spread(torch.arange(5.0)[None])
+    assert rows.shape == (1, 128)
+    assert rows.isfinite().nonzero()[:, 1].tolist() == few.tolist()
+    assert rows[0, few].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
+    drafter.open([make_open([9, 8, 7]), make_open([5] * 30, "s", sampling=SAMPLED)])
+    for request in ("r", "s"):
+        assert set(draft(drafter, 4, request)) <= set(few.tolist())
+    assert inspect(folder)["draft_vocabulary"] == 5
+
+
+@pytest.mark.parametrize(
+    "d2t",
+    [torch.tensor([0, 0, 200]), torch.tensor([1, 0]), torch.ones(3), torch.zeros(2, 2).long()],
+)
+def test_a_d2t_that_names_no_distinct_tokens_is_refused(
+    d2t: torch.Tensor, folder: Path, target: Path
+) -> None:
+    replace_tensors(folder, d2t=d2t)
+    with pytest.raises(DrafterLoadError, match="d2t"):
         load(folder, target)
 
 

@@ -38,7 +38,7 @@ torch.set_num_threads(1)
 
 CACHE = str(Path(tempfile.gettempdir()) / "pilotfish-tests-executor")
 CONFIG = DrafterConfig(
-    "draft_model", num_speculative_tokens=8, max_context=256, compile_cache=CACHE, threads=2
+    "draft_model", num_speculative_tokens=8, max_context=256, compile_cache=CACHE, threads=1
 )
 SAMPLED = SamplingParams(temperature=1.0, seed=11, max_tokens=64)
 

@@ -32,6 +32,7 @@ from tests.unit.actors.training.small_target import (
 
 DEPTH = 4
 CUTS = ((), (0, 3, 7), (0, 1, 7))
+FREQUENT = torch.tensor([token for token in range(VOCAB) if token % 5])
 
 
 @pytest.fixture(scope="module")
@@ -47,11 +48,16 @@ def texts() -> list[Example]:
     return [written(model, 36, 60, 0), written(model, 40, 56, 1)]
 
 
-def trainee(target: Path, cut: tuple[int, ...] = (), **training: object) -> ExternalTrainee:
+def trainee(
+    target: Path, cut: tuple[int, ...] = (), ids: torch.Tensor | None = None, **training: object
+) -> ExternalTrainee:
     parts = target_parts(target, torch.float32)
     options = ExternalTraining(**{"columns": 0, **training})  # type: ignore[arg-type]
     made = build(
-        "external", parts, torch.arange(VOCAB), Shape(drafts=DEPTH, cut=cut, external=options)
+        "external",
+        parts,
+        torch.arange(VOCAB) if ids is None else ids,
+        Shape(drafts=DEPTH, cut=cut, external=options),
     )
     assert isinstance(made, ExternalTrainee)
     return made
@@ -129,13 +135,20 @@ def test_a_states_own_distance_can_be_a_part_of_the_loss(
     assert trainee(target, terms=terms).loss(texts, random.Random(0)).loss > plain
 
 
-@pytest.mark.parametrize("layout", ["shared", "transformers"])
+@pytest.mark.parametrize(
+    ("layout", "ids"), [("shared", None), ("shared", FREQUENT), ("transformers", None)]
+)
 @pytest.mark.parametrize("cut", CUTS)
 def test_an_exported_one_drafts_when_serving_what_it_drafted_in_training(
-    cut: tuple[int, ...], layout: str, target: Path, texts: list[Example], tmp_path: Path
+    cut: tuple[int, ...],
+    layout: str,
+    ids: torch.Tensor | None,
+    target: Path,
+    texts: list[Example],
+    tmp_path: Path,
 ) -> None:
     torch.manual_seed(0)
-    made = trainee(target, cut)
+    made = trainee(target, cut, ids)
     lessons(made, texts, 40)
     with torch.no_grad():  # what a file in bf16 can say
         for parameter in made.module.parameters():
@@ -181,6 +194,24 @@ def test_a_shared_file_has_what_was_trained_alone_and_says_of_whom_the_rest_is(
     assert said["num_hidden_layers"] == 5
     assert said["shared_with_target"]["weights"] == made.parts.digest
     assert said["shared_with_target"]["layers"] == 2
+
+
+def test_of_a_reduced_head_the_file_says_which_tokens_and_they_alone_are_drafted(
+    target: Path, texts: list[Example], tmp_path: Path
+) -> None:
+    few = torch.tensor([3, 7, 8, 40])
+    made = trainee(target, (0, 1, 7), few)
+    written_to(made, tmp_path)
+    stored = load_file(tmp_path / "model.safetensors")
+    assert (torch.arange(4) + stored["d2t"]).tolist() == few.tolist()
+    whole = trainee(target, (0, 1, 7))
+    whole.module.load_state_dict(made.module.state_dict())
+    for example, few_right, right in zip(texts, made.right(texts), whole.right(texts), strict=True):
+        following = example.tokens[example.prompt_len + 1 :].tolist()
+        for token, with_few, with_all in zip(following, few_right, right, strict=True):
+            # What is the whole vocabulary's best is the best of any part it is in.
+            assert with_few >= 1 or not with_all or token not in few.tolist()
+            assert not with_few or token in few.tolist()
 
 
 def test_a_whole_one_is_a_model_of_transformers_with_the_targets_tokenizer(

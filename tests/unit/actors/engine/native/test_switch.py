@@ -71,7 +71,8 @@ def test_a_library_that_is_there_computes_from_the_first_token(library: Future[L
 def test_who_is_patient_waits_for_the_build(library: Future[Library]) -> None:
     place = Place()
     switch = Switch(options(), place.eager.model.config)
-    Timer(0.01, lambda: library.set_result(compiled())).start()
+    built = compiled()
+    Timer(0.01, lambda: library.set_result(built)).start()
     switch.settle(place.change(), patient=True)
     assert switch.state == "native"
     assert isinstance(place.target, NativeTarget)
