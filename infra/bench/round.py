@@ -239,7 +239,11 @@ def report(options: argparse.Namespace) -> str:
         process.start()
         theirs.close()  # else its death would not end the wait below
         for count in options.sessions:
-            lines.append(line(leg, count, ours.recv()))
+            try:
+                split = ours.recv()
+            except EOFError:
+                raise SystemExit(f"error: the process of {leg} ended; it has said why") from None
+            lines.append(line(leg, count, split))
             print(lines[-1], flush=True)
         process.join()
     lines += ["", f"Load average after: {os.getloadavg()[0]:.1f}."]
