@@ -159,6 +159,7 @@ class ExternalDrafter:
 
     def open(self, sessions: Sequence[OpenSession]) -> None:
         """Takes the prompts and feeds their first part while the target prefills."""
+        latest = {s.key: s for s in sessions}  # of a key that comes twice, the last
         opened = [
             ExternalSession(
                 s.key,
@@ -168,7 +169,7 @@ class ExternalDrafter:
                 self._forward.session(),
                 other=self._other,
             )
-            for s in sessions
+            for s in latest.values()
         ]
         for session in opened:
             self.close(session.key)  # one that is open already starts anew

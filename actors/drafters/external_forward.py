@@ -97,7 +97,7 @@ def forward_for(model: Any, config: DrafterConfig, context: int) -> DraftForward
         except (BuildError, EngineError) as error:
             reason = str(error)
         logger.warning("the draft model computes with transformers' classes: %s", reason)
-        if model.dtype is torch.bfloat16 and not has_bf16_units("cpu"):
+        if config.dtype == "auto" and model.dtype is torch.bfloat16 and not has_bf16_units("cpu"):
             model.float()
     return TorchForward(model, config.threads)
 

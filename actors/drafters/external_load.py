@@ -65,8 +65,9 @@ def _is_native(config: DrafterConfig) -> bool:
 
 
 def other_vocabulary(model: Any, config: DrafterConfig) -> Intersection | None:
-    """What the draft model's vocabulary shares with the target's, where another is allowed."""
-    if not config.use_heterogeneous_vocab:
+    """What the draft model's vocabulary shares with the target's, where another is allowed. One
+    that was cut from its target has the target's own."""
+    if not config.use_heterogeneous_vocab or cut_folder(config.model or "", config.revision):
         return None
     outputs = int(model.get_output_embeddings().weight.shape[0])
     return intersect(config, outputs)

@@ -30,8 +30,8 @@ class GrowingPool:
 
     def __init__(self, target: NativeTarget) -> None:
         self._info = target.info
-        self._free: list[int] = []
-        self.blocks = 0
+        self._free = list(range(FIRST))
+        self.blocks = FIRST
         self.pool = self._sized(FIRST)
 
     def cover(self, table: BlockTable, rows: int) -> None:
@@ -52,15 +52,15 @@ class GrowingPool:
         return len(self._free)
 
     def _grow(self) -> None:
-        old = self.pool
-        self.pool = self._sized(2 * self.blocks)
-        for before, after in ((old.keys, self.pool.keys), (old.values, self.pool.values)):
+        old, blocks = self.pool, 2 * self.blocks
+        new = self._sized(blocks)  # without memory for it there are no blocks of it either
+        for before, after in ((old.keys, new.keys), (old.values, new.values)):
             for source, place in zip(before, after, strict=True):
                 place[: old.num_slots] = source[: old.num_slots]
+        self._free.extend(range(self.blocks, blocks))
+        self.pool, self.blocks = new, blocks
 
     def _sized(self, blocks: int) -> KVPool:
-        self._free.extend(range(self.blocks, blocks))
-        self.blocks = blocks
         return KVPool(self._info.spec, blocks, BLOCK, self._info.dtype, "cpu")
 
 

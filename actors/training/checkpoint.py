@@ -22,7 +22,8 @@ _MOMENTS = ("exp_avg", "exp_avg_sq")
 @dataclass(slots=True)
 class RunState:
     """epoch and batch: the next to train on. positions: answer positions drafted from so far.
-    cpu_s, wall_s: of the training alone, over all its runs. best: acceptance length."""
+    cpu_s, wall_s: of the training alone, over all its runs. best: acceptance length. drafted: so
+    many tokens could be drafted when it was measured; 0 where nothing was said of it."""
 
     step: int = 0
     epoch: int = 0
@@ -31,6 +32,7 @@ class RunState:
     cpu_s: float = 0.0
     wall_s: float = 0.0
     best: float = 0.0
+    drafted: int = 0
 
 
 def save(

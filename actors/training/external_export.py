@@ -62,6 +62,7 @@ def export_external(trainee: ExternalTrainee, folder: Path, weights: str, layout
                 shutil.copyfile(parts.folder / name, folder / name)
     stored = {n: t.detach().to("cpu", torch.bfloat16).contiguous() for n, t in tensors.items()}
     if layout == "shared" and len(trainee.draft_ids) < parts.vocab:
-        stored[D2T] = trainee.draft_ids.cpu() - torch.arange(len(trainee.draft_ids))
+        ids = trainee.draft_ids.cpu()
+        stored[D2T] = ids - torch.arange(len(ids), device="cpu")  # whatever the default device
     save_file(stored, folder / weights, metadata={"format": "pt"})
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")

@@ -178,4 +178,3 @@ BUILDERS: dict[str, Build] = {
     "mtp": _mtp,
     "external": _external,
 }
-"""Mechanisms that draft any token of the target's."""

@@ -22,6 +22,7 @@ from actors.drafters.learned.target_parts import TargetParts, target_parts
 from actors.training.answering import AnswerOptions, AnswerProgress, answer, answering_engine
 from actors.training.block_trainee import BlockTrainee
 from actors.training.chain_trainee import ChainTrainee
+from actors.training.checkpoint import RunState
 from actors.training.errors import TrainingError
 from actors.training.examples import Example, load_examples, prompt_texts
 from actors.training.external_trainee import ExternalTrainee
@@ -196,8 +197,19 @@ def fit(
     )
     if loop.resumed:
         view.stage(f"Going on after step {loop.state.step}")
+    if isinstance(trainee, ExternalTrainee):
+        _measured_with(len(data.draft_ids), loop.state, data.parts.vocab)
     loop.run()
     return trainee
+
+
+def _measured_with(drafted: int, state: RunState, vocab: int) -> None:
+    """No tensor of a draft model has its head's shape, so a run may go on with another draft
+    vocabulary; what was best with the one before is then no measure, and must not keep the drafter
+    from being written. Runs that said nothing drafted all of `vocab`."""
+    if (state.drafted or vocab) != drafted:
+        state.best = 0.0
+    state.drafted = drafted
 
 
 @torch.no_grad()

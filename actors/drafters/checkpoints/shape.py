@@ -116,6 +116,8 @@ def draft_ids(
     offsets = checkpoint.tensor(d2t)
     if offsets.shape != (rows,) or offsets.is_floating_point() or offsets.dtype == torch.bool:
         raise refusal(f"{d2t} is {offsets.dtype} {list(offsets.shape)}, not {rows} integers")
+    if not rows:
+        raise refusal(f"{d2t} names no token")
     ids = torch.arange(rows) + offsets.long()
     top = vocab or (int(checkpoint.shapes[t2d][0]) if t2d else 0)
     distinct = ids.sort().values

@@ -195,7 +195,13 @@ def test_with_d2t_its_tokens_alone_are_drafted_by_the_targets_own_rows(
 
 @pytest.mark.parametrize(
     "d2t",
-    [torch.tensor([0, 0, 200]), torch.tensor([1, 0]), torch.ones(3), torch.zeros(2, 2).long()],
+    [
+        torch.tensor([0, 0, 200]),
+        torch.tensor([1, 0]),
+        torch.ones(3),
+        torch.zeros(2, 2).long(),
+        torch.zeros(0).long(),
+    ],
 )
 def test_a_d2t_that_names_no_distinct_tokens_is_refused(
     d2t: torch.Tensor, folder: Path, target: Path
@@ -203,6 +209,23 @@ def test_a_d2t_that_names_no_distinct_tokens_is_refused(
     replace_tensors(folder, d2t=d2t)
     with pytest.raises(DrafterLoadError, match="d2t"):
         load(folder, target)
+
+
+@pytest.mark.parametrize("tokenizer", [False, True])
+def test_where_another_vocabulary_is_allowed_a_cut_one_still_has_its_targets(
+    tokenizer: bool, folder: Path, target: Path
+) -> None:
+    """The rows of a reduced head are no ids, so no tokenizer can say what they are."""
+    few = torch.tensor([2, 3, 60, 61, 127])
+    replace_tensors(folder, d2t=few - torch.arange(5))
+    for file in target.glob("tokenizer*") if tokenizer else ():
+        (folder / file.name).write_bytes(file.read_bytes())
+    config = DrafterConfig(
+        "draft_model", str(folder), target=str(target), target_tokenizer=str(target)
+    )
+    drafter = ExternalDrafter.load(replace(config, use_heterogeneous_vocab=True))
+    rows = drafter._spread(torch.arange(5.0)[None])
+    assert rows.isfinite().nonzero()[:, 1].tolist() == few.tolist()
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,9 @@ from actors.contracts import DraftRequest
 from actors.drafters.config import DrafterConfig
 from actors.drafters.external import ExternalDrafter
 from actors.drafters.external_forward import TorchForward
-from actors.drafters.external_native import FIRST, PackedForward
+from actors.drafters.external_native import BLOCK, FIRST, GrowingPool, PackedForward
 from actors.drafters.table import build_drafter
+from actors.exchange.guard import GuardedDrafter
 from actors.sampling.params import SamplingParams
 from actors.sampling.rules import Rule
 from tests.models import make_rand, save_tiny
@@ -41,6 +42,11 @@ CONFIG = DrafterConfig(
     "draft_model", num_speculative_tokens=8, max_context=256, compile_cache=CACHE, threads=1
 )
 SAMPLED = SamplingParams(temperature=1.0, seed=11, max_tokens=64)
+
+
+def _memory(drafter: ExternalDrafter) -> GrowingPool:
+    assert isinstance(drafter._forward, PackedForward)
+    return drafter._forward.memory
 
 
 def native(model: Any, **fields: Any) -> ExternalDrafter:
@@ -125,6 +131,73 @@ def test_every_block_of_a_closed_or_reopened_session_is_free_again() -> None:
         drafter.close(make_key())
         drafter.close(make_key("other"))
         assert forward.memory.free == forward.memory.blocks == FIRST
+
+
+def test_a_session_that_is_opened_twice_at_once_has_the_blocks_of_the_last_alone() -> None:
+    """L3."""
+    drafter, fresh = (native(make_rand(dtype=torch.float32)) for _ in range(2))
+    drafter.open([make_open([1] * 40), make_open([2] * 50)])
+    fresh.open([make_open([2] * 50)])
+    assert draft(drafter) == draft(fresh)
+    drafter.close(make_key())
+    assert _memory(drafter).free == _memory(drafter).blocks
+
+
+def test_memory_that_cannot_be_had_costs_its_session_and_nothing_is_written_past_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """L2: blocks that do not exist are nobody's."""
+
+    def none_left(*args: object, **named: object) -> None:
+        raise RuntimeError("can't allocate memory")
+
+    model = make_rand(dtype=torch.float32)
+    drafter, fresh = (native(model, prefill_rows=1000) for _ in range(2))
+    memory = _memory(drafter)
+    small, long = make_open([6] * 20, "small"), [make_open([7] * 250, f"r{i}") for i in range(4)]
+    guarded = GuardedDrafter(drafter)
+    assert guarded.open([small]) == {}
+    with monkeypatch.context() as patch:
+        patch.setattr("actors.drafters.external_native.KVPool", none_left)
+        for _ in range(2):
+            failed = guarded.open(long)
+            assert {k.request for k in failed} == {"r3"}
+            assert "can't allocate" in failed[make_key("r3")]
+            assert memory.blocks * BLOCK == memory.pool.num_slots
+    assert guarded.open(long) == {}
+    assert memory.blocks > FIRST
+    fresh.open([small])
+    assert draft(drafter, 4, "small") == draft(fresh, 4, "small")
+
+
+def test_a_row_that_is_not_finite_fails_its_session_and_no_later_owner_of_its_blocks() -> None:
+    """L2, S52."""
+    model = make_rand(dtype=torch.float32)
+    with torch.no_grad():
+        model.model.embed_tokens.weight[77] = float("nan")
+    drafter, fresh = native(model), native(model)
+    guarded = GuardedDrafter(drafter)
+    guarded.open([make_open([1, 77, 3] * 30, "bad"), make_open([5] * 30, "good")])
+    fresh.open([make_open([5] * 30, "good"), make_open([6] * 90, "next")])
+    asked = [DraftRequest(make_key(name), 4) for name in ("bad", "good")]
+    bad, good = guarded.propose(asked, [90, 30])
+    assert "not finite" in str(bad)
+    assert getattr(good, "tokens", ()) == draft(fresh, 4, "good")
+    guarded.open([make_open([6] * 90, "next")])
+    assert draft(drafter, 4, "next") == draft(fresh, 4, "next")
+
+
+def test_a_dtype_that_was_asked_for_stays_where_the_executor_cannot_be_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what was chosen for the executor is changed back."""
+    monkeypatch.setattr("actors.drafters.external_forward.has_bf16_units", lambda device: False)
+    (tmp_path / "file").touch()
+    for dtype, computes in (("auto", torch.float32), ("bfloat16", torch.bfloat16)):
+        config = replace(CONFIG, compile_cache=str(tmp_path / "file"), dtype=dtype)
+        forward = ExternalDrafter(make_rand(dtype=torch.bfloat16), config)._forward
+        assert isinstance(forward, TorchForward)
+        assert forward.model.dtype is computes
 
 
 def test_loaded_for_the_executor_it_is_bf16_and_says_what_it_takes(tmp_path: Path) -> None:

@@ -214,6 +214,17 @@ def test_of_a_reduced_head_the_file_says_which_tokens_and_they_alone_are_drafted
             assert not with_few or token in few.tolist()
 
 
+def test_a_reduced_head_is_written_whatever_device_new_tensors_come_to(
+    target: Path, tmp_path: Path
+) -> None:
+    """A run on a GPU has that for its default."""
+    few = torch.tensor([3, 7, 8, 40])
+    made = trainee(target, (0, 1, 7), few)
+    with torch.device("meta"):
+        written_to(made, tmp_path)
+    assert (torch.arange(4) + load_file(tmp_path / "model.safetensors")["d2t"]).equal(few)
+
+
 def test_a_whole_one_is_a_model_of_transformers_with_the_targets_tokenizer(
     target: Path, texts: list[Example], tmp_path: Path
 ) -> None:
