@@ -45,8 +45,8 @@ MEASURED_ELSEWHERE = "## End to end"
 """From this title on the page is other commands', and stays."""
 CATEGORIES = ("summarization", "rag", "translation", "qa", "math_reasoning", "coding")
 DEPTH, TOKENS = 6, 64
-BESIDE = "eagle3"
-"""The best one is also run with suffix decoding."""
+BESIDE = ("eagle3", "draft_model")
+"""The best ones are also run with suffix decoding."""
 COLOURS = {
     "dspark": "#0072B2",
     "dflash": "#D55E00",
@@ -265,7 +265,7 @@ def _once(
             right = right_drafts(drafter, examples, taps, DEPTH)
             cells[title] = replayed([(e.category, r) for e, r in zip(examples, right, strict=True)])
         cells["sampled"] = runs(path, prompts, drafter, 1.0)
-        if mechanism == BESIDE:
+        if mechanism in BESIDE:
             both = _drafter(mechanism, folder, path, suffix=True)
             cells["with suffix"] = runs(path, prompts, both, 0.0)
         known[digest] = cells
@@ -282,6 +282,7 @@ def _drafter(mechanism: str, folder: Path, target: str, *, suffix: bool = False)
             num_speculative_tokens=DEPTH,
             target_tokenizer=target,
             enable_suffix_decoding=suffix,
+            compile_cache=str(cache_root() / "compiled"),
         )
     )
 
