@@ -28,11 +28,11 @@ PROMPTS = (
     "Write a short letter to thank a neighbour for help in the garden.",
 )
 FLOORS: dict[str, float] = {
-    "dflash": 1.1,
-    "draft_model": 1.7,
-    "dspark": 1.2,
+    "dflash": 1.2,
+    "draft_model": 2.2,
+    "dspark": 1.3,
     "eagle3": 2.0,
-    "mtp": 1.2,
+    "mtp": 1.35,
 }
 
 
@@ -45,7 +45,11 @@ def drafter(mechanism: str, target: str) -> Drafter:
     """By its method alone, as a user writes it."""
     return build_drafter(
         DrafterConfig(
-            mechanism, target=target, target_tokenizer=target, num_speculative_tokens=DEPTH
+            mechanism,
+            target=target,
+            target_tokenizer=target,
+            num_speculative_tokens=DEPTH,
+            compile_cache=str(cache_root() / "compiled"),
         )
     )
 
