@@ -9,7 +9,7 @@ import torch
 
 from actors.drafters.checkpoints.files import Checkpoint, open_checkpoint
 from actors.drafters.errors import DrafterLoadError
-from actors.drafters.external_cut import Shared, check_target, head_ids
+from actors.drafters.external_cut import D2T, Shared, check_target, head_ids
 from actors.drafters.learned.target_parts import target_parts
 
 
@@ -31,7 +31,7 @@ def inspect_cut(own: Checkpoint, target: Path | None) -> dict[str, Any]:
         "target_layers": 0,
         "vocabulary": vocab,
         "draft_vocabulary": vocab if ids is None else len(ids),
-        "parameters": sum(t.numel() for t in tensors.values()),
+        "parameters": sum(t.numel() for name, t in tensors.items() if name != D2T),
         "bytes": sum(t.numel() * t.element_size() for t in tensors.values()),
         "own_embedding": False,
         "own_head": False,

@@ -171,7 +171,7 @@ def test_with_d2t_its_tokens_alone_are_drafted_by_the_targets_own_rows(
     dtype: str, folder: Path, target: Path
 ) -> None:
     few = torch.tensor([2, 3, 60, 61, 127])
-    whole = load(folder, target)
+    whole, parameters = load(folder, target), inspect(folder)["parameters"]
     replace_tensors(folder, d2t=few - torch.arange(5))
     model = load(folder, target)
     ids = torch.tensor([[3, 1, 4, 1, 5]])
@@ -190,7 +190,9 @@ def test_with_d2t_its_tokens_alone_are_drafted_by_the_targets_own_rows(
     drafter.open([make_open([9, 8, 7]), make_open([5] * 30, "s", sampling=SAMPLED)])
     for request in ("r", "s"):
         assert set(draft(drafter, 4, request)) <= set(few.tolist())
-    assert inspect(folder)["draft_vocabulary"] == 5
+    said = inspect(folder)
+    assert said["draft_vocabulary"] == 5
+    assert said["parameters"] == parameters
 
 
 @pytest.mark.parametrize(
