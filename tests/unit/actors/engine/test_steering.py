@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from actors.contracts import Gathered
 from actors.engine.core import Engine, drain
 from actors.engine.steering import steered
 from actors.sampling.params import SamplingParams
@@ -28,17 +30,27 @@ LONG = SamplingParams(temperature=0.0, max_tokens=160, ignore_eos=True)
 
 
 def engine_with(rule: Rule = "coupled", depth: int = 4, max_rows: int = 512) -> Engine:
-    """On a clock on which each forward takes a second."""
+    """On a clock on which each forward takes a second and each block a millisecond, so that what is
+    decided is the same on every machine."""
     engine = make_engine(
         MODEL, OracleDrafter(model=MODEL), depth=depth, rule=rule, max_rows=max_rows
     )
     engine.speculation, engine.steering = steered(FREE, rule, depth, "verifier")
-    learn = engine.steering.learn
+    steering, port = engine.steering, engine.port
+    learn, heard, gather = steering.learn, steering.heard, port.gather
 
-    def timed(*args: Any, **keywords: Any) -> None:
+    def learn_timed(*args: Any, **keywords: Any) -> None:
         learn(*args, **{**keywords, "forward_s": 1.0, "step_s": 1.0})
 
-    engine.steering.learn = timed  # type: ignore[method-assign]
+    def gather_timed(wanted: dict[str, int], worth_s: Mapping[str, float]) -> Gathered:
+        came = gather(wanted, worth_s)
+        drafts = {r: replace(draft, draft_us=1000) for r, draft in came.drafts.items()}
+        shadows = {r: (a, replace(d, draft_us=1000)) for r, (a, d) in came.shadows.items()}
+        return replace(came, drafts=drafts, shadows=shadows, waited_s=0.001)
+
+    steering.learn = learn_timed  # type: ignore[method-assign]
+    steering.heard = lambda gathered, _: heard(gathered, 0.001)  # type: ignore[method-assign]
+    port.gather = gather_timed  # type: ignore[method-assign]
     return engine
 
 
