@@ -50,6 +50,9 @@ COPY = "Repeat the following text exactly, word for word, and add nothing:\n\n"
 KINDS = {"code": ("coding",), "chat": ("writing", "qa")}
 BROKEN = ("useless", "slow", "dead")
 AGAIN = "standard, again"
+THREADS = torch.get_num_threads()
+"""Of every engine. The first one leaves torch itself a single one, and the next would take it for
+the machine's."""
 SLICE = 10
 """Steps of one leg before it is another one's turn."""
 EARLY = 50
@@ -123,6 +126,7 @@ def engine_of(leg: Leg, path: str, cache: str) -> Engine:
             adaptive=not leg.fixed,
             batch_invariant=True,  # nothing is timed before the executor is there
             compile_cache=cache,
+            threads=THREADS,
         )
     )
     return service.thread.engine
