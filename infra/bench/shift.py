@@ -2,13 +2,13 @@
 
     python infra/bench/shift.py --prompts valid.jsonl [--repeats 5] [--rounds 150] [--out FILE]
 
-Engines as they serve (native executor, prefix cache) without a gateway, over one copy of the
-weights; those that do not write wait. Phases of traffic follow one another (copying, code, chat,
+Engines as they serve (native executor, prefix cache), each in a process of its own, without a
+gateway; those that do not write wait. Phases of traffic follow one another (copying, code, chat,
 copying again, each with its number of clients); in each, every leg writes the same requests to the
 end, all in turn a few steps at a time, so that what the machine does meanwhile falls on all alike.
 A leg's engine lives through all phases and repeats: what it has learnt of one phase it has to
 unlearn in the next. Standard decode is there twice, and ratios are to both together: what the
-second differs from them by is what engines that do the same differ by. Counted are steps in which
+second differs from them by is what processes that do the same differ by. Counted are steps in which
 every client writes and no prompt is read. Greedy, and all legs write the same tokens.
 
 prompts: JSON lines of {"prompt": …, "category": …}.
@@ -20,25 +20,25 @@ import argparse
 import datetime
 import json
 import math
+import multiprocessing
 import os
 import platform
+import signal
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from actors.drafters.config import DrafterConfig
 from actors.engine.core import Engine
-from actors.engine.native import target
-from actors.engine.native.weights import PackedModel
 from actors.engine.options import EngineOptions, Mechanism
 from actors.engine.sequence import EngineRequest
 from actors.engine.service import EngineService
-from actors.engine.state import PagedKV
 from actors.sampling.params import SamplingParams
 from cluster.gateway.loading import load_tokenizer
 from cluster.models.paths import cache_root
@@ -50,9 +50,6 @@ COPY = "Repeat the following text exactly, word for word, and add nothing:\n\n"
 KINDS = {"code": ("coding",), "chat": ("writing", "qa")}
 BROKEN = ("useless", "slow", "dead")
 AGAIN = "standard, again"
-THREADS = torch.get_num_threads()
-"""Of every engine. The first one leaves torch itself a single one, and the next would take it for
-the machine's."""
 SLICE = 10
 """Steps of one leg before it is another one's turn."""
 EARLY = 50
@@ -126,7 +123,6 @@ def engine_of(leg: Leg, path: str, cache: str) -> Engine:
             adaptive=not leg.fixed,
             batch_invariant=True,  # nothing is timed before the executor is there
             compile_cache=cache,
-            threads=THREADS,
         )
     )
     return service.thread.engine
@@ -189,46 +185,60 @@ class Writing:
         span.seconds += stats.busy_s - before.busy_s
 
 
+def serve(pipe: Connection, leg: Leg, path: str, cache: str) -> None:
+    """A leg's process: begins with the requests it is sent, goes on by as many steps as it is sent
+    a number, until it is sent None."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
+    engine = engine_of(leg, path, cache)
+    pipe.send(None)
+    while (order := pipe.recv()) is not None:
+        if not isinstance(order, int):
+            writing = Writing(engine, order)
+        elif writing.on(order):
+            pipe.send(None)
+        else:
+            pipe.send((writing.run, writing.texts))
+    engine.shutdown()
+
+
 class Legs:
-    """All legs' engines, in this process and over one copy of the weights: where the system puts a
-    process's memory makes a percent or two of a leg's speed, and here nothing is to be seen but the
-    policy. They end with the context."""
+    """All legs' processes; they end with the context."""
 
     def __init__(self, legs: Sequence[Leg], path: str, cache: str) -> None:
-        # One after the other: each profiles a machine that is not loading another.
-        self._engines = {leg.name: engine_of(leg, path, cache) for leg in legs}
+        context = multiprocessing.get_context("spawn")
+        self._pipes: dict[str, Connection] = {}
+        self._processes: list[SpawnProcess] = []
+        for leg in legs:
+            ours, theirs = context.Pipe()
+            process = context.Process(target=serve, args=(theirs, leg, path, cache), daemon=True)
+            process.start()
+            self._pipes[leg.name] = ours
+            self._processes.append(process)
+            ours.recv()  # one after the other: each profiles a machine that is not loading another
 
     def write(
         self, names: Sequence[str], requests: Sequence[EngineRequest]
     ) -> Iterator[tuple[str, Run, Texts]]:
         """A phase, each leg as soon as it has ended."""
-        writing = {name: Writing(self._engines[name], requests) for name in names}
-        while writing:
-            for name, phase in tuple(writing.items()):
-                if not phase.on(SLICE):
-                    del writing[name]
-                    yield name, phase.run, phase.texts
+        for name in names:
+            self._pipes[name].send(list(requests))
+        going = list(names)
+        while going:
+            for name in tuple(going):
+                self._pipes[name].send(SLICE)
+                ended: tuple[Run, Texts] | None = self._pipes[name].recv()
+                if ended is not None:
+                    going.remove(name)
+                    yield name, *ended
 
     def __enter__(self) -> Legs:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for engine in self._engines.values():
-            engine.shutdown()
-
-
-def share_weights() -> None:
-    """Engines of this process that are made from now on read one copy of what they have in
-    common: each model of so many layers and positions is packed once."""
-    pack, packed = target.pack_model, dict[tuple[int, int, int], PackedModel]()
-
-    def once(model: Any, layers: tuple[PagedKV, ...], positions: int) -> PackedModel:
-        key = (len(layers), model.get_output_embeddings().weight.shape[0], positions)
-        if key not in packed:
-            packed[key] = pack(model, layers, positions)
-        return packed[key]
-
-    target.pack_model = once
+        for pipe in self._pipes.values():
+            pipe.send(None)
+        for process in self._processes:
+            process.join(10)
 
 
 def measure(options: argparse.Namespace, legs: Sequence[Leg]) -> Iterator[tuple[Key, Run]]:
@@ -236,15 +246,15 @@ def measure(options: argparse.Namespace, legs: Sequence[Leg]) -> Iterator[tuple[
     texts = texts_of(options.prompts)
     together = options.restart or options.repeats
     for start in range(0, options.repeats, together):
-        with Legs(legs, path, options.compile_cache) as engines:
+        with Legs(legs, path, options.compile_cache) as processes:
             for repeat in range(start, min(start + together, options.repeats)):
-                yield from repeated(options, legs, engines, path, texts, repeat)
+                yield from repeated(options, legs, processes, path, texts, repeat)
 
 
 def repeated(
     options: argparse.Namespace,
     legs: Sequence[Leg],
-    engines: Legs,
+    processes: Legs,
     path: str,
     texts: dict[str, list[str]],
     repeat: int,
@@ -256,7 +266,7 @@ def repeated(
         turn = (repeat + place) % len(legs)
         names = [leg.name for leg in [*legs[turn:], *legs[:turn]]]
         expected: Texts = {}
-        for name, run, written in engines.write(names, requests):
+        for name, run, written in processes.write(names, requests):
             expected = expected or written
             if written != expected:
                 raise SystemExit(f"{name} wrote another text in phase {place}")
@@ -320,7 +330,7 @@ def _pair(runs: dict[Key, list[Run]], name: str, place: int) -> tuple[list[float
 
 
 def _standard(runs: dict[Key, list[Run]], place: int, part: str) -> list[float]:
-    """Rates of standard decode: of its two engines together."""
+    """Rates of standard decode: of its two processes together."""
     one, other = ([getattr(r, part).rate for r in runs[n, place]] for n in ("standard", AGAIN))
     return [2.0 / (1.0 / a + 1.0 / b) for a, b in zip(one, other, strict=True)]
 
@@ -359,17 +369,16 @@ def main() -> None:
         "--restart",
         type=int,
         default=0,
-        help="repeats before all engines begin anew, with nothing learnt; 0: never",
+        help="repeats before all processes begin anew, so that none's luck stays; 0: never",
     )
     parser.add_argument("--rounds", type=int, default=150, help="tokens of each request")
     parser.add_argument("--methods", nargs="+", default=["suffix"])
-    parser.add_argument("--depths", type=int, nargs="+", default=[2, 4, 8])
+    parser.add_argument("--depths", type=int, nargs="*", default=[2, 4, 8], help="of fixed choices")
     parser.add_argument("--depth", type=int, default=8, help="the policy's most")
     parser.add_argument("--broken", nargs="*", choices=BROKEN, default=[])
     parser.add_argument("--compile-cache", default=str(cache_root() / "compiled"))
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    share_weights()
     legs = legs_of(options)
     runs: dict[Key, list[Run]] = defaultdict(list)
     for key, run in measure(options, legs):
