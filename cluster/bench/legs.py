@@ -1,7 +1,8 @@
 """Legs: what stands side by side in one run.
 
 standard                     the no-speculation leg; always there (law L6)
-suffix:4                     mechanism and draft length D; drafters are remote
+suffix:4                     mechanism and the most drafts, D; drafters are remote
+suffix:4!                    always D, whatever the policy would do
 suffix:4@colocated           the drafter inside the verifier
 draft_model=smollm2:3        mechanism=model where the mechanism needs one
 dspark+suffix:4              suffix decoding beside a drafter that computes
@@ -22,7 +23,7 @@ from cluster.config import Method, SpeculativeConfig
 Placement = Literal["remote", "colocated"]
 STANDARD_NAME = "standard"
 MAX_DEPTH = 32
-FORM = "standard, or MECHANISM[+suffix][=MODEL]:D[@remote|@colocated], as in suffix:4@colocated"
+FORM = "standard, or MECHANISM[+suffix][=MODEL]:D[!][@remote|@colocated], as in suffix:4@colocated"
 BESIDE = "+suffix"
 
 
@@ -31,7 +32,7 @@ class Leg:
     """One way to decode. depth 0 is standard decode and names no mechanism.
 
     mechanism "served": whatever the server that was attached to drafts with. suffix: suffix
-    decoding beside it.
+    decoding beside it. always: D is no most, every step drafts so many.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Leg:
     placement: Placement | None = None
     depth: int = 0
     suffix: bool = False
+    always: bool = False
 
     @property
     def standard(self) -> bool:
@@ -47,12 +49,14 @@ class Leg:
 
     @property
     def server(self) -> str:
-        """Legs of one server differ in D alone; standard decode has one without drafters."""
+        """Legs of one server differ in D alone; standard decode has one without drafters, and
+        whether D is the most or what is always drafted is a server's own way."""
         if self.standard:
             return STANDARD_NAME
         model = f"={self.model}" if self.model else ""
         beside = BESIDE if self.suffix else ""
-        return f"{self.mechanism}{beside}{model}@{self.placement}"
+        always = "!" if self.always else ""
+        return f"{self.mechanism}{beside}{model}{always}@{self.placement}"
 
 
 STANDARD = Leg(STANDARD_NAME)
@@ -98,6 +102,7 @@ def speculative_config(legs: Sequence[Leg]) -> SpeculativeConfig | None:
                 "num_speculative_tokens": max(leg.depth for leg in legs),
                 "suffix_decoding_max_cached_requests": 0,
                 "enable_suffix_decoding": first.suffix,
+                "adaptive": not first.always,
             }
         )
     except ValidationError as error:
@@ -113,14 +118,15 @@ def _leg(word: str) -> Leg:
         placement = "remote"
     if placement not in get_args(Placement):
         raise BenchError(f"--legs: {word!r}: {_close(placement, get_args(Placement), 'placement')}")
-    what, depth = _depth(word, text)
+    what, depth = _depth(word, text.removesuffix("!"))
+    always = text.endswith("!")
     named, _, model = what.partition("=")
     mechanism, suffix = named.removesuffix(BESIDE), named.endswith(BESIDE)
     if mechanism not in get_args(Method):
         known = (*get_args(Method), STANDARD_NAME)
         raise BenchError(f"--legs: {word!r}: {_close(mechanism, known, 'mechanism')}")
-    name = f"{what}:{depth}@{placement}"
-    leg = Leg(name, mechanism, model or None, placement, depth, suffix)  # type: ignore[arg-type]
+    name = f"{what}:{depth}{'!' if always else ''}@{placement}"
+    leg = Leg(name, mechanism, model or None, placement, depth, suffix, always)  # type: ignore[arg-type]
     speculative_config([leg])
     return leg
 

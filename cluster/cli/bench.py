@@ -61,8 +61,8 @@ def bench(
         str | None,
         typer.Option(
             metavar="LEGS",
-            help="Comma-separated MECHANISM[=MODEL]:D[@remote|@colocated]; standard decode is "
-            "always among them. [default: suffix:4@colocated,suffix:4@remote]",
+            help="Comma-separated MECHANISM[=MODEL]:D[!][@remote|@colocated], ! for always D; "
+            "standard decode is always among them. [default: suffix:4@colocated,suffix:4@remote]",
         ),
     ] = None,
     dataset_path: Annotated[

@@ -56,6 +56,22 @@ def test_legs_that_differ_in_depth_alone_share_a_server_that_keeps_nothing() -> 
     assert speculative_config(groups["standard"]) is None
 
 
+def test_always_is_a_server_of_its_own_that_asks_no_policy() -> None:
+    groups = servers_of(parse_legs("suffix:2,suffix:2!,suffix:4!,suffix:4!@colocated"))
+    assert [[leg.name for leg in legs] for legs in groups.values()] == [
+        ["standard"],
+        ["suffix:2@remote"],
+        ["suffix:2!@remote", "suffix:4!@remote"],
+        ["suffix:4!@colocated"],
+    ]
+    made = [speculative_config(legs) for legs in groups.values()]
+    assert [(c.adaptive, c.num_speculative_tokens) for c in made if c] == [
+        (True, 2),
+        (False, 4),
+        (False, 4),
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
