@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -17,8 +14,9 @@ from actors.sampling.race import score
 from pilotfish import TokenScore
 from tests.law.harness import plain
 from tests.models import make_rand
+from tests.unit.infra.scripts import INFRA, importable, module
 
-FOLDER = Path(__file__).resolve().parents[3] / "infra" / "checks"
+FOLDER = INFRA / "checks"
 BOUND = 1e-6
 GREEDY = SamplingParams(temperature=0.0, max_tokens=6, ignore_eos=True)
 SAMPLED = replace(GREEDY, temperature=0.7, seed=11)
@@ -27,18 +25,8 @@ PROMPT = (5, 3, 8, 1)
 
 @pytest.fixture(scope="module", autouse=True)
 def on_the_path() -> Iterator[None]:
-    """The checks' folder is no package."""
-    before = set(sys.modules)
-    sys.path.insert(0, str(FOLDER))
-    yield
-    sys.path.remove(str(FOLDER))
-    for name in set(sys.modules) - before:
-        if Path(getattr(sys.modules[name], "__file__", None) or "/").parent == FOLDER:
-            del sys.modules[name]
-
-
-def module(name: str) -> ModuleType:
-    return __import__(name)
+    with importable(FOLDER):
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,25 +13,16 @@ from actors.drafters.external_choose import Prefix
 from actors.drafters.learned.words import Words
 from actors.sampling.params import SamplingParams
 from actors.training.examples import Example
+from tests.unit.infra.scripts import INFRA, importable, module
 
-FOLDER = Path(__file__).resolve().parents[3] / "infra" / "bench"
+FOLDER = INFRA / "bench"
 GREEDY = SamplingParams(temperature=0.0)
 
 
 @pytest.fixture(autouse=True)
 def on_the_path() -> Iterator[None]:
-    """Scripts are no package; they import each other by name."""
-    before = set(sys.modules)
-    sys.path.insert(0, str(FOLDER))
-    yield
-    sys.path.remove(str(FOLDER))
-    for name in set(sys.modules) - before:
-        if Path(getattr(sys.modules[name], "__file__", None) or "/").parent == FOLDER:
-            del sys.modules[name]
-
-
-def module(name: str) -> ModuleType:
-    return __import__(name)
+    with importable(FOLDER):
+        yield
 
 
 def example(tokens: list[int], prompt_len: int = 2) -> Example:

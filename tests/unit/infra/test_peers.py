@@ -9,30 +9,20 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from rich.console import Console
 
 from tests.unit.actors.exchange.helpers import wait_for
+from tests.unit.infra.scripts import INFRA, importable, module
 
-FOLDER = Path(__file__).resolve().parents[3] / "infra" / "bench" / "peers"
+FOLDER = INFRA / "bench" / "peers"
 
 
 @pytest.fixture(scope="module", autouse=True)
 def on_the_path() -> Iterator[None]:
-    """The runners' folder is no package: runners run in environments that have none of ours."""
-    before = set(sys.modules)
-    sys.path.insert(0, str(FOLDER))
-    yield
-    sys.path.remove(str(FOLDER))
-    for name in set(sys.modules) - before:
-        if Path(getattr(sys.modules[name], "__file__", None) or "/").parent == FOLDER:
-            del sys.modules[name]
-
-
-def module(name: str) -> ModuleType:
-    return __import__(name)
+    with importable(FOLDER):
+        yield
 
 
 def test_the_measuring_side_needs_the_standard_library_alone() -> None:
