@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from actors.engine.batch import Segment, pack
+from actors.engine.closeness import probe_ids
 from actors.engine.kv import BlockAllocator, BlockTable, KVPool
 from actors.engine.sequence import EngineRequest, Sequence, Status
 from actors.engine.target import Target
@@ -13,9 +14,9 @@ from actors.sampling.params import SamplingParams
 _GREEDY = SamplingParams(temperature=0.0)
 
 
-def self_check(target: Target, pool: KVPool, allocator: BlockAllocator, length: int = 8) -> None:
+def self_check(target: Target, pool: KVPool, allocator: BlockAllocator, length: int = 16) -> None:
     """Raises ModelLoadError when the target's logits differ from transformers' own."""
-    ids = [(7 * i + 1) % target.info.vocab_size for i in range(length)]
+    ids = probe_ids(length, target.info.vocab_size)
     table = BlockTable(pool.block_size, target.device)
     table.extend(allocator.allocate(-(-length // pool.block_size)) or [])
     request = EngineRequest("self-check", tuple(ids), _GREEDY)

@@ -9,6 +9,7 @@ import torch
 
 from actors.engine.attention import ATTENTION, PagedStep, Step
 from actors.engine.batch import StepBatch
+from actors.engine.closeness import apart, tolerance
 from actors.engine.errors import ModelLoadError
 from actors.engine.hybrid.install import install
 from actors.engine.kv import KVPool
@@ -140,12 +141,8 @@ class Target:
             raise ModelLoadError(reason, param="model") from error
         theirs = self.reference(probe).float()
         self._captured.clear()
-        # By norm and without the first row, which sees itself alone and tells nothing: in bf16 a
-        # single logit of two sound kernels may differ by 0.25 (SmolLM2: 0.009 sound, 0.175 broken).
-        theirs = theirs[probe.keep]
-        off = ((ours - theirs)[1:].norm() / theirs[1:].norm().clamp(min=1e-6)).item()
-        tolerance = 5e-2 if self.info.dtype == torch.bfloat16 else 1e-3
-        if not off <= tolerance:
+        off = apart(ours, theirs[probe.keep])
+        if not off <= tolerance(self.info.dtype):
             raise ModelLoadError(
                 f"{kind}: the paged attention differs from transformers' "
                 f"own by {off:.1e} of the logits' norm; this architecture is not supported",

@@ -5,20 +5,19 @@ from __future__ import annotations
 import torch
 
 from actors.engine.batch import AttentionSpan, StepBatch
+from actors.engine.closeness import apart, probe_ids, tolerance
 from actors.engine.errors import ModelLoadError
 from actors.engine.kv import BlockTable, KVPool
 from actors.engine.native.target import NativeTarget
 from actors.engine.target import Target
 
 ROWS, BLOCK = 40, 8  # enough for every way of multiplying, two tiles of attention, several blocks
-TOLERANCE = {torch.bfloat16: 5e-2, torch.float32: 1e-3}
 
 
 @torch.inference_mode()
 def check(native: NativeTarget, eager: Target) -> None:
     """Raises ModelLoadError when the logits differ by more than rounding explains.
 
-    By norm and without the first row, which sees itself alone and tells nothing of attention.
     Runs where nothing else uses the eager model: it changes its attention for a moment.
     """
     info = eager.info
@@ -28,7 +27,7 @@ def check(native: NativeTarget, eager: Target) -> None:
     table = BlockTable(BLOCK, "cpu")
     table.extend(blocks)
     known = min(info.vocab_size, native.packed.model.tokens)
-    ids = [(7 * i + 1) % known for i in range(rows)]
+    ids = probe_ids(rows, known)
     probe = StepBatch(
         ids=torch.tensor([ids]),
         positions=torch.arange(rows)[None],
@@ -36,10 +35,8 @@ def check(native: NativeTarget, eager: Target) -> None:
         keep=torch.arange(rows),
         spans=(AttentionSpan(0, rows, rows, table),),
     )
-    ours = native.forward(probe, pool).float()
-    theirs = eager.reference(probe).float()
-    off = ((ours - theirs)[1:].norm() / theirs[1:].norm().clamp(min=1e-6)).item()
-    if not off <= TOLERANCE[info.dtype]:
+    off = apart(native.forward(probe, pool), eager.reference(probe))
+    if not off <= tolerance(info.dtype):
         raise ModelLoadError(
             f"the native executor differs from transformers' model by {off:.1e} of the logits' "
             "norm",
