@@ -7,6 +7,7 @@ through its cohort's estimates, which are all in `state` for everybody to see (p
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -51,6 +52,8 @@ class Adaptive:
         self._plans: dict[str, Plan] = {}
         self._batch: object = None  # what they are for, and since when
         self._at = 0
+        self._same = Decision({})  # of a step like the last one
+        self._due = 0  # the next step that has something of its own
         self._calm = 0  # looks in a row at it that left everybody at standard decode
         self._urgent: tuple[float, float] | None = None  # price and step of a shadow that waits
         self._unread: dict[Key, list[Scored]] = {}
@@ -63,7 +66,7 @@ class Adaptive:
     def begin(self, pooled: Totals) -> None:
         """What all verifiers have learnt, with every newer snapshot: a cohort of which nothing is
         known here begins from it when it is met."""
-        self._pooled, self._begun = pooled, frozenset()
+        self._pooled, self._begun, self._due = pooled, frozenset(), 0
 
     def meet(self, arm: Arm) -> None:
         """A way to draft is up. Its price is what it has timed at its start; one that has not is
@@ -80,9 +83,9 @@ class Adaptive:
 
     def decide(self, moment: Moment) -> Decision:
         """What is asked of whom."""
-        self._begin(moment)
         if self._as_before(moment):
-            return Decision(self._plans)
+            return self._same
+        self._begin(moment)
         view = View(self.state, moment, self.depth)
         ledgers = self.state.ledgers
         fallen = {c for c in view.cohorts if (of := ledgers.get(c)) is not None and of.fallen}
@@ -96,6 +99,7 @@ class Adaptive:
         # What is drafted here beside a step of the control would make that step longer.
         before_s = self.state.purse.spent_s
         shadow = None if kind == "control" else self._shadow(view, plans)
+        self._due = self._next(moment) if not fallen else 0
         return Decision(plans, kind, shadow, self.state.purse.spent_s - before_s)
 
     def affords(self, seconds: float) -> bool:
@@ -114,14 +118,24 @@ class Adaptive:
     def _as_before(self, moment: Moment) -> bool:
         """Whether this step is sure to be like the last: most are, and looking takes time."""
         return (
-            moment.step - self._at < self._every
+            moment.step < self._due
             and self._batch == _batch(moment)
             and not self._shadow_due()
-            and estimate.shadows_count(moment.rule)
-            and not explore.turn(self.windows.seed, moment.step)
             and not self.fresh(moment)
-            and not any(ledger.fallen for ledger in self.state.ledgers.values())
-            and self.windows.kind(moment.step) == "policy"
+        )
+
+    def _next(self, moment: Moment) -> int:
+        """The next step that is looked at, or has a window or the turn of a shadow."""
+        if not estimate.shadows_count(moment.rule):
+            return 0  # each step may be a probe's
+        last, seed = self._at + self._every, self.windows.seed
+        return next(
+            (
+                step
+                for step in range(moment.step + 1, last)
+                if explore.turn(seed, step) or self.windows.kind(step) != "policy"
+            ),
+            last,
         )
 
     def _shadow_due(self) -> bool:
@@ -171,6 +185,8 @@ class Adaptive:
             changed=changed,
             ledgers=self._account(outcome),
         )
+        if any(ledger.fallen for ledger in self.state.ledgers.values()):
+            self._due = 0
         for key, blocks in outcome.blocks.items():
             self._unread.setdefault(key, []).extend(estimate.fair(blocks, moment.rule))
         wary = any(group.cohort in self._wary for group in moment.groups)
@@ -221,7 +237,7 @@ class Adaptive:
         self._plans = {c: self._plan(view, c, now.picks[c], reasons[c]) for c in view.cohorts}
         calm = batch == self._batch and not fresh and not any(p.depth for p in now.picks.values())
         self._calm = self._calm + 1 if calm and not now.better else 0
-        self._batch, self._at = batch, moment.step
+        self._batch, self._at, self._same = batch, moment.step, Decision(self._plans)
         return self._plans
 
     @property
@@ -326,19 +342,24 @@ class Adaptive:
         moment, kind = outcome.moment, outcome.decision.kind
         if not self.windows.steps or self.windows.settling(moment.step):
             return ledgers
-        view = View(self.state, moment, self.depth)
-        period, steps = self.windows.period_of(moment.step), outcome.step_s / view.standard_s
-        for cohort, count in view.counts.items():
+        counts: Counter[str] = Counter()
+        for group in moment.groups:
+            counts[group.cohort] += group.count
+        writers, cost = counts.total(), self.state.step_cost
+        rows = float(writers + moment.other_rows)
+        standard_s = estimate_cost.step_s(cost, rows, writers, moment.context)
+        period, steps = self.windows.period_of(moment.step), outcome.step_s / standard_s
+        for cohort, count in counts.items():
             ledger = ledgers.get(cohort, control.Ledger(period))
-            ledgers[cohort] = control.judged(
-                control.noted(
-                    ledger,
-                    period,
-                    drafting=kind == "probe" if ledger.fallen else kind == "policy",
-                    tokens=outcome.tokens.get(cohort, 0.0),
-                    standard=count * steps,
-                )
+            noted = control.noted(
+                ledger,
+                period,
+                drafting=kind == "probe" if ledger.fallen else kind == "policy",
+                tokens=outcome.tokens.get(cohort, 0.0),
+                standard=count * steps,
             )
+            another = noted.ratios is not ledger.ratios
+            ledgers[cohort] = control.judged(noted) if another else noted
         return ledgers
 
 

@@ -112,10 +112,13 @@ class Batch:
             sessions, deepest = drafting.get(arm, (0, 0))
             sessions += sum(group.count for group in groups if group.limit)
             last = min(len(right) - 1, max(group.limit for group in groups))
+            more, drafted, going = 0.0, 0.0, [(group.limit, group.count) for group in groups]
             for depth in range(1, last + 1):
-                more = [(group.count, min(depth, group.limit)) for group in groups]
-                written = tokens + sum(count * right[d] for count, d in more)
-                seconds = step_s(rows + sum(count * came[d] for count, d in more))
+                count = sum(count for limit, count in going if limit >= depth)
+                more += count * (right[depth] - right[depth - 1])
+                drafted += count * (came[depth] - came[depth - 1])
+                written = tokens + more
+                seconds = step_s(rows + drafted)
                 seconds += max(beside, block_s(arm, sessions, max(deepest, depth)))
                 if written > most * seconds:
                     best, most = Pick(arm, depth), written / seconds

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from hashlib import blake2b
 
 SHADOW_SHARE = 0.10
@@ -64,8 +65,13 @@ def turn(seed: str, step: int) -> bool:
     place that a hash draws. No rhythm of traffic can fall in step with that, and a change waits for
     its first shadow half as long as it would with a draw for each step."""
     stretch, place = divmod(step, SHADOW_EVERY)
+    return place == _drawn(seed, stretch)
+
+
+@lru_cache(maxsize=64)
+def _drawn(seed: str, stretch: int) -> int:
     digest = blake2b(f"shadow:{seed}:{stretch}".encode(), digest_size=8).digest()
-    return place == int.from_bytes(digest, "big") % SHADOW_EVERY
+    return int.from_bytes(digest, "big") % SHADOW_EVERY
 
 
 def shadowed(

@@ -10,6 +10,7 @@ as its way back. Pure: the same seed and step give the same answer, on every ran
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Literal
 
@@ -53,6 +54,11 @@ class Windows:
         if not self.steps:
             return False
         period, place = divmod(step, self.period)
-        digest = blake2b(f"{self.seed}:{period}".encode(), digest_size=8).digest()
-        start = int.from_bytes(digest, "big") % (self.period - self.steps)
+        start = _drawn(self.seed, period, self.period - self.steps)
         return start <= place < start + self.steps
+
+
+@lru_cache(maxsize=64)
+def _drawn(seed: str, period: int, places: int) -> int:
+    digest = blake2b(f"{seed}:{period}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") % places

@@ -1,16 +1,17 @@
 """How far two ways to compute the same logits may be apart before one of them is wrong.
 
-In bf16 the logits of two sound kernels differ by 1 to 2% of their norm, but a row now and then
-amplifies rounding tenfold (SmolLM2 on a CPU with AVX-512: a row in seven of a text of special
-tokens is off by 0.3, the others by 0.008). What is wrong in a kernel is wrong in most rows: so rows
-are compared one by one and the third quartile of them decides.
+In bf16 the logits of two sound kernels differ by 1 to 2% of their norm (6% in random models of
+eight layers), but a row now and then amplifies rounding tenfold (SmolLM2 on a CPU with AVX-512: a
+row in seven of a text of special tokens is off by 0.3, the others by 0.008). What is wrong in a
+kernel is wrong in most rows (0.175 where one was broken on purpose): so rows are compared one by
+one and the third quartile of them decides.
 """
 
 from __future__ import annotations
 
 import torch
 
-TOLERANCE = {torch.bfloat16: 5e-2}
+TOLERANCE = {torch.bfloat16: 0.1}
 OTHERWISE = 1e-3
 QUARTILE = 0.75
 _STRIDE = 7919

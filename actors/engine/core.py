@@ -7,7 +7,6 @@ thread calls it; everything it tells the outside is in the events that `step` re
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
@@ -403,12 +402,15 @@ class Engine:
                 self.speculation.observe(rows, forward_s)
             return
         cohorts = {s.sequence.request_id: cohort_of(s.sequence) for s in segments}
-        tokens: Counter[str] = Counter()
+        writers: dict[str, int] = {}
+        for cohort in cohorts.values():
+            writers[cohort] = writers.get(cohort, 0) + 1
+        tokens = dict.fromkeys(writers, 0)
         for event in events:
             if event.request_id in cohorts:
                 tokens[cohorts[event.request_id]] += len(event.tokens)
         self.steering.learn(
-            Counter(cohorts.values()),
+            writers,
             tokens,
             gathered,
             rows=rows,

@@ -22,11 +22,8 @@ class Figures:
     depths: dict[tuple[str, str], int] = field(default_factory=dict)
     alarms: Counter[str] = field(default_factory=Counter)
 
-    def decided(self, plans: Mapping[str, Plan], groups: Mapping[tuple[str, int], int]) -> None:
-        """After a decision; groups: requests by (cohort, limit)."""
-        counts: Counter[str] = Counter()
-        for (cohort, _), count in groups.items():
-            counts[cohort] += count
+    def decided(self, plans: Mapping[str, Plan], counts: Mapping[str, int]) -> None:
+        """After a decision; counts: requests that write, by cohort."""
         for cohort, plan in plans.items():
             arm = plan.arm
             mechanism, placement = (arm.mechanism, arm.placement) if arm else ("", "")

@@ -44,7 +44,7 @@ HOPE = 0.8
 """How well blocks may do of which little is known."""
 KEPT = 8.0
 """Blocks of everybody's that count after texts have changed."""
-JUDGE_EVERY = 16
+JUDGE_EVERY = 32
 """Steps between two looks at a batch that keeps its size."""
 
 

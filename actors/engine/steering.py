@@ -13,7 +13,6 @@ A step is decided at the end of the one before it, because blocks are asked for 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import replace
@@ -26,6 +25,7 @@ from actors.engine.scouting import Scouting
 from actors.engine.sequence import Sequence
 from actors.engine.sessions import NO_GAIN
 from actors.engine.speculation import REST, Speculation
+from actors.engine.telling import Stretch, Telling
 from actors.sampling.rules import DEFAULT, Rule, weighs_laws
 from policies import cost, drag, estimate_cost, estimate_draft
 from policies.adaptive import Adaptive
@@ -39,8 +39,6 @@ SMALL = 0.01
 """Of a step of standard decode: what asking may take without being weighed."""
 ASK_S = 0.0001
 """What asking remote drafters takes of the engine's thread, before it was ever measured."""
-TOGETHER = 4
-"""Steps that are learnt from at once."""
 LENIENT = ("no-gain", "held", "no-evidence")
 """Reasons of plans that leave it to each request's own record."""
 UNREAD = 256
@@ -62,11 +60,15 @@ class Steering:
         self._decision: Decision | None = None
         self._plans: Mapping[str, Plan] = {}
         self._asks: dict[Arm, tuple[int, int]] = {}
+        self._often: dict[tuple[Arm, int], int] = {}  # in how many steps one at rest is asked
         self._ask_s = ASK_S
         self._drag = drag.Drag()
         self._cohorts: dict[str, str] = {}
         self._blocks: dict[Key, list[Scored]] = {}
-        self._untold: Outcome | None = None
+        self._telling = Telling(lambda: self.policy.windows, self._learn)
+        self._groups: dict[tuple[str, int], int] = {}  # requests by (cohort, limit)
+        self._made: tuple[Group, ...] = ()  # the same, as the policy is told
+        self._counts: dict[str, int] = {}  # and by cohort
         self._prices: dict[int, float] = {}
         self._priced: tuple[object, int] = (None, 0)  # what they are for
         self._scouting = Scouting()
@@ -96,33 +98,43 @@ class Steering:
         if depth or arms:  # without drafters D is 0 as well, and that is no configuration
             self.policy.depth = depth
         writing = [seq for seq in running if seq.pending == 1]
-        self._asks, self._plans = {}, {}
+        self._asks = {}
         if not writing:
             self.moment = self._decision = None
+            self._plans = {}
             return
         for arm in arms:
             self.policy.meet(arm)
         self._step += 1
         self._writers = len(writing)
         self._context = sum(len(seq.tokens) for seq in writing)
-        groups: Counter[tuple[str, int]] = Counter()
-        for seq in writing:
-            cohort = self._cohorts.setdefault(seq.request_id, cohort_of(seq))
-            cap = caps.get(seq.request_id)
-            groups[cohort, cap.tokens if cap is not None and seq.drafting else 0] += 1
-        self.moment = Moment(
-            self._step,
-            tuple(Group(cohort, count, limit) for (cohort, limit), count in sorted(groups.items())),
-            tuple(arms),
-            self._rule,
-            self._context,
-        )
-        self._decision = self.policy.decide(self.moment)
-        self._plans = {
-            cohort: self._lenient(cohort, plan) for cohort, plan in self._decision.plans.items()
-        }
-        self.figures.decided(self._plans, groups)
+        self._group(writing, caps)
+        self.moment = Moment(self._step, self._made, tuple(arms), self._rule, self._context)
+        before, self._decision = self._decision, self.policy.decide(self.moment)
+        if self._decision is not before or not self._plans:
+            self._often = {}
+            self._plans = {
+                cohort: self._lenient(cohort, plan) for cohort, plan in self._decision.plans.items()
+            }
+        self.figures.decided(self._plans, self._counts)
         self._shadow(writing, caps)
+
+    def _group(self, writing: list[Sequence], caps: Mapping[str, Depth]) -> None:
+        """Who writes, by cohort and limit; most steps are like the last."""
+        groups: dict[tuple[str, int], int] = {}
+        for seq in writing:
+            cohort = self._cohorts.get(seq.request_id)
+            if cohort is None:
+                cohort = self._cohorts[seq.request_id] = cohort_of(seq)
+            cap = caps.get(seq.request_id)
+            group = cohort, cap.tokens if cap is not None and seq.drafting else 0
+            groups[group] = groups.get(group, 0) + 1
+        if groups == self._groups:
+            return
+        self._groups, self._counts = groups, {}
+        for (cohort, _), count in groups.items():
+            self._counts[cohort] = self._counts.get(cohort, 0) + count
+        self._made = tuple(Group(c, count, limit) for (c, limit), count in sorted(groups.items()))
 
     def _lenient(self, cohort: str, plan: Plan) -> Plan:
         """Where a cohort's blocks do not pay on average, or nothing is known of them, and asking is
@@ -150,8 +162,7 @@ class Steering:
         """Some requests of the cohort draft for evidence alone."""
         for seq in writing:
             seq.shadow = None
-        shadow = self._decision.shadow if self._decision else None
-        if shadow is None:
+        if self._decision is None or (shadow := self._decision.shadow) is None:
             return
         able = [
             seq
@@ -176,8 +187,11 @@ class Steering:
             return
         seq.arm = plan.arm
         wanted = min(plan.ask, cap.tokens)
-        price_s = self._price_s(plan.arm, 1, wanted)
-        every = max(REST, math.ceil(price_s / (SMALL * self.step_s(self._writers))))
+        every = self._often.get((plan.arm, wanted))
+        if every is None:
+            price_s = self._price_s(plan.arm, 1, wanted)
+            every = max(REST, math.ceil(price_s / (SMALL * self.step_s(self._writers))))
+            self._often[plan.arm, wanted] = every
         due = self._step % every == 0  # all in the same step: one message, one interruption
         seq.asked = self._speculation.ask(seq.request_id, wanted, plan.arm.mechanism, due)
         if seq.asked:
@@ -273,49 +287,17 @@ class Steering:
         moment, decision = self.moment, self._decision
         if moment is None or decision is None:
             return
-        counts: Counter[str] = Counter()
-        for group in moment.groups:
-            counts[group.cohort] += group.count
-        if counts != Counter(writers):
+        if writers != self._counts:
             if set(writers) - set(decision.plans):
                 return
             groups = tuple(Group(c, n, self.policy.depth) for c, n in sorted(writers.items()))
             moment = replace(moment, groups=groups)
         ratio = forward_s / self.step_s(rows)
         self._drag = drag.observed(self._drag, ratio, beside=self._elsewhere)
-        drafted = tuple(self._drafted(gathered))
-        self._together(
-            Outcome(moment, decision, rows, forward_s, step_s, dict(tokens), drafted=drafted)
-        )
-
-    def _together(self, outcome: Outcome) -> None:
-        """Learning takes time too: steps that are alike are learnt from together, a few at once."""
-        last = self._untold
-        if last is not None:
-            if self._alike(last, outcome):
-                tokens = Counter(last.tokens) + Counter(outcome.tokens)
-                outcome = replace(
-                    outcome,
-                    step_s=last.step_s + outcome.step_s,
-                    tokens=tokens,
-                    drafted=outcome.drafted or last.drafted,
-                    steps=last.steps + 1,
-                )
-            else:
-                self._learn(last)
-        self._untold = outcome
-        moment = outcome.moment
-        if outcome.steps >= TOGETHER or outcome.decision.shadow or self.policy.fresh(moment):
-            self._learn(outcome)
-            self._untold = None
-
-    def _alike(self, last: Outcome, now: Outcome) -> bool:
-        windows, steps = self.policy.windows, (last.moment.step, now.moment.step)
-        return (
-            last.decision.kind == now.decision.kind
-            and last.moment.groups == now.moment.groups
-            and windows.period_of(steps[0]) == windows.period_of(steps[1])
-            and not any(map(windows.settling, steps))
+        drafted = tuple(self._drafted(gathered)) if self._asks or gathered.shadows else ()
+        self._telling.add(
+            Stretch(moment, decision, rows, forward_s, step_s, tokens, drafted),
+            soon=decision.shadow is not None or self.policy.fresh(moment),
         )
 
     def _learn(self, outcome: Outcome) -> None:

@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from actors.engine.hybrid.convolution import convolve
 from actors.engine.hybrid.delta import Rows, delta_rule
-from actors.engine.hybrid.memory import Tensors
+from actors.engine.hybrid.memory import Tensors, exact_dtype
 
 
 class Mixer(Protocol):
@@ -56,7 +56,8 @@ class GatedDeltaNet:
 
     def project(self, module: Any, hidden: torch.Tensor) -> tuple[dict[str, torch.Tensor], Any]:
         inputs, z, b, a = self._parts(module, hidden)
-        decay = -module.A_log.float().exp() * F.softplus(a.float() + module.dt_bias)
+        exact = exact_dtype(a.dtype)
+        decay = -module.A_log.to(exact).exp() * F.softplus(a.to(exact) + module.dt_bias)
         return {"inputs": inputs, "decay": decay, "strength": b.sigmoid()}, z
 
     def compute(
@@ -82,7 +83,7 @@ class GatedDeltaNet:
 
     def output(self, module: Any, mixed: torch.Tensor, gate: Any) -> torch.Tensor:
         shape = (-1, module.head_v_dim)
-        normed = module.norm(mixed.reshape(shape), gate.reshape(shape))
+        normed = gated_norm(module.norm, mixed.reshape(shape), gate.reshape(shape))
         out: torch.Tensor = module.out_proj(normed.reshape(mixed.shape[0], -1))
         return out
 
@@ -102,6 +103,17 @@ class FusedGatedDeltaNet(GatedDeltaNet):
         q, k, v, z, b, a = module.fix_query_key_value_ordering(fused[None], scalars[None])
         inputs = torch.cat([part[0].flatten(1) for part in (q, k, v)], dim=-1)
         return inputs, z[0], b[0], a[0]
+
+
+def gated_norm(norm: Any, rows: torch.Tensor, gate: torch.Tensor) -> torch.Tensor:
+    """The layer's own; in fp64 its formula, because its own computes in fp32 whatever the dtype,
+    where the last bits of an activation hang on how many rows there are."""
+    if rows.dtype != torch.float64:
+        normed: torch.Tensor = norm(rows, gate)
+    else:
+        scale = torch.rsqrt(rows.pow(2).mean(-1, keepdim=True) + norm.variance_epsilon)
+        normed = norm.weight * (rows * scale) * F.silu(gate)
+    return normed
 
 
 MIXERS: dict[str, Mixer] = {

@@ -19,6 +19,8 @@ from actors.drafters.external import ExternalDrafter
 from actors.drafters.external_forward import TorchForward
 from actors.drafters.external_native import BLOCK, FIRST, GrowingPool, PackedForward
 from actors.drafters.table import build_drafter
+from actors.engine.closeness import probe_ids
+from actors.engine.native.check import ROWS
 from actors.exchange.guard import GuardedDrafter
 from actors.sampling.params import SamplingParams
 from actors.sampling.rules import Rule
@@ -173,11 +175,13 @@ def test_memory_that_cannot_be_had_costs_its_session_and_nothing_is_written_past
 def test_a_row_that_is_not_finite_fails_its_session_and_no_later_owner_of_its_blocks() -> None:
     """L2, S52."""
     model = make_rand(dtype=torch.float32)
+    proven = probe_ids(ROWS, model.config.vocab_size)  # at the start
+    token = next(t for t in range(4, 128) if t not in proven)
     with torch.no_grad():
-        model.model.embed_tokens.weight[77] = float("nan")
+        model.model.embed_tokens.weight[token] = float("nan")
     drafter, fresh = native(model), native(model)
     guarded = GuardedDrafter(drafter)
-    guarded.open([make_open([1, 77, 3] * 30, "bad"), make_open([5] * 30, "good")])
+    guarded.open([make_open([1, token, 3] * 30, "bad"), make_open([5] * 30, "good")])
     fresh.open([make_open([5] * 30, "good"), make_open([6] * 90, "next")])
     asked = [DraftRequest(make_key(name), 4) for name in ("bad", "good")]
     bad, good = guarded.propose(asked, [90, 30])
