@@ -27,9 +27,11 @@ from policies.pooled import begun
 from policies.tally import Tally, Totals
 
 LOOK_EVERY = 4
-"""Steps between two looks at a batch that stays as it is: a look takes some 0.2 ms;"""
-CALM_EVERY = 16
+"""Steps between two looks at a batch that stays as it is: a look takes some 0.4 ms;"""
+CALM_EVERY = 32
 """and between two where none of the last few has found anything better than standard decode."""
+URGENT_EVERY = 4
+"""Steps between two looks at whether a shadow that is wanted can be paid by now."""
 CALM_LOOKS = 8
 FRESH_STEPS = 12
 """After a change, choices wait for nothing and shadows are urgent for so long."""
@@ -53,9 +55,9 @@ class Adaptive:
         self._batch: object = None  # what they are for, and since when
         self._at = 0
         self._same = Decision({})  # of a step like the last one
-        self._due = 0  # the next step that has something of its own
+        self.due = 0  # the next step that has something of its own, if the batch stays
         self._calm = 0  # looks in a row at it that left everybody at standard decode
-        self._urgent: tuple[float, float] | None = None  # price and step of a shadow that waits
+        self._urgent = False  # a shadow waits until it can be paid
         self._unread: dict[Key, list[Scored]] = {}
         self._read = -LOOK_EVERY
         self._wary: frozenset[str] = frozenset()  # cohorts whose blocks are a surprise of late
@@ -66,7 +68,7 @@ class Adaptive:
     def begin(self, pooled: Totals) -> None:
         """What all verifiers have learnt, with every newer snapshot: a cohort of which nothing is
         known here begins from it when it is met."""
-        self._pooled, self._begun, self._due = pooled, frozenset(), 0
+        self._pooled, self._begun, self.due = pooled, frozenset(), 0
 
     def meet(self, arm: Arm) -> None:
         """A way to draft is up. Its price is what it has timed at its start; one that has not is
@@ -99,7 +101,7 @@ class Adaptive:
         # What is drafted here beside a step of the control would make that step longer.
         before_s = self.state.purse.spent_s
         shadow = None if kind == "control" else self._shadow(view, plans)
-        self._due = self._next(moment) if not fallen else 0
+        self.due = self._next(moment) if kind == "policy" and not fallen else 0
         return Decision(plans, kind, shadow, self.state.purse.spent_s - before_s)
 
     def affords(self, seconds: float) -> bool:
@@ -117,18 +119,15 @@ class Adaptive:
 
     def _as_before(self, moment: Moment) -> bool:
         """Whether this step is sure to be like the last: most are, and looking takes time."""
-        return (
-            moment.step < self._due
-            and self._batch == _batch(moment)
-            and not self._shadow_due()
-            and not self.fresh(moment)
-        )
+        return moment.step < self.due and self._batch == _batch(moment) and not self.fresh(moment)
 
     def _next(self, moment: Moment) -> int:
         """The next step that is looked at, or has a window or the turn of a shadow."""
         if not estimate.shadows_count(moment.rule):
             return 0  # each step may be a probe's
         last, seed = self._at + self._every, self.windows.seed
+        if self._urgent:
+            last = min(last, moment.step + URGENT_EVERY)
         return next(
             (
                 step
@@ -136,15 +135,6 @@ class Adaptive:
                 if explore.turn(seed, step) or self.windows.kind(step) != "policy"
             ),
             last,
-        )
-
-    def _shadow_due(self) -> bool:
-        """Whether one that is urgent can be paid by now."""
-        purse = self.state.purse
-        return (
-            self._urgent is not None
-            and purse.shadows >= 1.0
-            and explore.affords(purse, *self._urgent)
         )
 
     def rows(self, moment: Moment, decision: Decision, offers: Sequence[Offer]) -> list[Row]:
@@ -177,6 +167,7 @@ class Adaptive:
         changed = state.changed
         if cost.alarms > state.step_cost.alarms:
             changed = {**changed, **{group.cohort: moment.step for group in moment.groups}}
+            self.due = 0
         self.state = replace(
             state,
             step_cost=cost,
@@ -186,7 +177,7 @@ class Adaptive:
             ledgers=self._account(outcome),
         )
         if any(ledger.fallen for ledger in self.state.ledgers.values()):
-            self._due = 0
+            self.due = 0
         for key, blocks in outcome.blocks.items():
             self._unread.setdefault(key, []).extend(estimate.fair(blocks, moment.rule))
         wary = any(group.cohort in self._wary for group in moment.groups)
@@ -202,13 +193,14 @@ class Adaptive:
             if alarm:
                 self.tally.forget(key[0])
                 changed[key[0]] = step
+                self.due = 0
                 purse = explore.renewed(purse)
             self.tally.note(key, blocks, step)
         self.state = replace(state, estimates=estimates, changed=changed, purse=purse)
         self._unread, self._read = {}, step
         wary = frozenset(c for (c, _), of in estimates.items() if suspicious(of.watch))
         if wary - self._wary:
-            self._batch = None  # the next step is looked at: another mechanism may know more
+            self._batch, self.due = None, 0  # looked at next: another mechanism may know more
         self._wary = wary
 
     # ---------------------------------------------------------------- parts
@@ -220,7 +212,7 @@ class Adaptive:
         self._begun |= cohorts
         known = begun(self.state.estimates, self._pooled, cohorts, moment.step)
         if known != self.state.estimates:
-            self.state, self._batch = replace(self.state, estimates=known), None
+            self.state, self._batch, self.due = replace(self.state, estimates=known), None, 0
 
     def _fresh(self, cohort: str, step: int) -> bool:
         return step - self.state.changed.get(cohort, -FRESH_STEPS) < FRESH_STEPS
@@ -275,7 +267,7 @@ class Adaptive:
         of a cohort in which another's were, else the one of which is known least of late."""
         step = view.moment.step
         free = [(c, arm) for c in view.cohorts for arm in view.arms if plans[c].arm != arm]
-        self._urgent = None
+        self._urgent = False
         if not free or not estimate.shadows_count(view.moment.rule):
             return None
         never = Estimate(step=-1)
@@ -291,8 +283,10 @@ class Adaptive:
         # Half of what is saved may go into doubts about what others do.
         doubt = doubts[chosen] and self.state.purse.shadows > explore.BURST / 2
         urgent = lacks or surprises[chosen] or doubt or self._fresh(cohort, step)
+        if not urgent and ages[chosen] < explore.SHADOW_EVERY:
+            return None  # the engine asks it anyway, because it costs next to nothing
         price_s = 0.0 if arm.remote else view.costs.block_s(arm, sessions, depth)
-        self._urgent = (price_s, view.standard_s) if urgent else None
+        self._urgent = urgent
         purse = explore.shadowed(
             self.state.purse,
             urgent=urgent,

@@ -59,6 +59,22 @@ def allot(
     return depths
 
 
+def pays(
+    rate: float, depth: int, writers: int, step_s: Callable[[int], float], margin: float = MARGIN
+) -> bool:
+    """Whether `allot` would take any row of blocks of `depth` tokens for all writers, each token
+    accepted at this rate."""
+    tokens, rows, chance = float(writers), writers, 1.0
+    best = (1.0 + margin) * tokens / step_s(writers)
+    for _ in range(depth):
+        chance *= rate
+        for _ in range(writers):
+            tokens, rows = tokens + chance, rows + 1
+            if tokens > best * step_s(rows):
+                return True
+    return False
+
+
 def _valid(chances: Sequence[float]) -> list[tuple[int, float]]:
     """(k, S(k)), never rising, so that no row is taken without the rows before it."""
     least, result = 1.0, []

@@ -25,12 +25,14 @@ SWEEPS = 3
 @dataclass(frozen=True, slots=True, order=True)
 class Arm:
     """One way to draft: a mechanism at a placement. timings: what its drafter measured of itself at
-    its start, (sessions, depth, seconds); no part of what it is."""
+    its start, (sessions, depth, seconds); read_s: and of reading a prompt, seconds of the target's
+    thread a token, 0 where it takes none. Neither is part of what it is."""
 
     mechanism: str
     remote: bool = True
     max_depth: int = 8
     timings: Sequence[tuple[int, int, float]] = field(default=(), compare=False, repr=False)
+    read_s: float = field(default=0.0, compare=False, repr=False)
 
     @property
     def placement(self) -> str:

@@ -124,7 +124,7 @@ def _rounds(
 ) -> Timings:
     """Of so many sessions, opened for this and closed whatever happens. Raises _Slow: at `until_s`
     there are still rounds to come."""
-    made = _MadeUp(drafter, sessions)
+    made = MadeUp(drafter, sessions)
     longest = PROMPT + COMMITTED * ROUNDS * len(depths) + max(depths)
     if 0 < drafter.info.max_context < longest:
         return []
@@ -151,8 +151,9 @@ def _in_time(clock: Callable[[], float], until_s: float) -> None:
 
 
 @dataclass(slots=True)
-class _MadeUp:
-    """Sessions of one length that nobody else has. width: of a row of features, 0 for none."""
+class MadeUp:
+    """Sessions of one length that nobody else has. length: of the text so far, at first of a
+    prompt. width: of a row of features, 0 for none."""
 
     drafter: Drafter
     sessions: int
@@ -170,7 +171,8 @@ class _MadeUp:
                 raise ValueError("it reads features and does not say how wide they are")
 
     def opening(self, key: SessionKey) -> OpenSession:
-        return OpenSession(key, self._tokens(PROMPT), GREEDY, features=self._features(PROMPT - 1))
+        tokens, features = self._tokens(self.length), self._features(self.length - 1)
+        return OpenSession(key, tokens, GREEDY, features=features)
 
     def requests(self, depth: int) -> list[DraftRequest]:
         return [DraftRequest(key, depth) for key in self.keys]

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from actors.contracts import Draft, DraftPort, Gathered
 from actors.engine.batch import Segment
+from actors.engine.cohorts import written
 from actors.engine.errors import EngineError, Overloaded, RequestFailed
 from actors.engine.events import EngineStats, Finish, TokenEvent
 from actors.engine.executor import Executor
@@ -27,7 +28,7 @@ from actors.engine.sequence import EngineRequest, Sequence, Status
 from actors.engine.sessions import NO_GAIN, Sessions
 from actors.engine.speculation import Speculation
 from actors.engine.state import MAX_DRAFT, is_recurrent
-from actors.engine.steering import Steering, cohort_of
+from actors.engine.steering import Steering
 from actors.engine.target import Target
 from actors.engine.verdicts import event_of, undrafted, verify
 from actors.sampling.decide import Verdict
@@ -320,6 +321,8 @@ class Engine:
     def _ask(self, decided: list[Sequence]) -> float:
         """Plan the next round and ask for its blocks, now that this one's tokens are committed;
         the seconds that asking took."""
+        if self.steering is not None and self.steering.still(self.scheduler.running):
+            return 0.0
         caps = {
             seq.request_id: self.plan.depth(
                 seq.request.cohort, seq.request.max_draft_len, seq.remaining
@@ -401,14 +404,9 @@ class Engine:
             if self.speculation is not None:
                 self.speculation.observe(rows, forward_s)
             return
-        cohorts = {s.sequence.request_id: cohort_of(s.sequence) for s in segments}
-        writers: dict[str, int] = {}
-        for cohort in cohorts.values():
-            writers[cohort] = writers.get(cohort, 0) + 1
-        tokens = dict.fromkeys(writers, 0)
-        for event in events:
-            if event.request_id in cohorts:
-                tokens[cohorts[event.request_id]] += len(event.tokens)
+        if self.steering.learnt(len(segments), sum(len(e.tokens) for e in events), step_s):
+            return
+        writers, tokens = written(segments, events)
         self.steering.learn(
             writers,
             tokens,

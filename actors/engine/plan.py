@@ -23,6 +23,8 @@ class Plan:
             fallback=control.CohortPlan(depth=depth, reason="configured")
         )
         self._cohorts: dict[str, control.CohortPlan] = {}
+        self.most = depth
+        """The largest D of any cohort."""
 
     def update(self, snapshot: control.PolicySnapshot) -> bool:
         """Take the snapshot if it is newer; says whether it was."""
@@ -31,12 +33,8 @@ class Plan:
             return False
         self.snapshot = snapshot
         self._cohorts = {plan.cohort: plan for plan in snapshot.cohorts}
+        self.most = max(plan.depth for plan in (snapshot.fallback, *snapshot.cohorts))
         return True
-
-    @property
-    def most(self) -> int:
-        """The largest D of any cohort."""
-        return max(plan.depth for plan in (self.snapshot.fallback, *self._cohorts.values()))
 
     def depth(self, cohort: str, wish: int | None, remaining: int) -> Depth:
         """D for a request of `cohort` whose client bounds it by `wish` and which may still write

@@ -21,14 +21,22 @@ class Figures:
     decisions: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
     depths: dict[tuple[str, str], int] = field(default_factory=dict)
     alarms: Counter[str] = field(default_factory=Counter)
+    _newest: list[tuple[tuple[str, str, str, str], int]] = field(default_factory=list)
 
     def decided(self, plans: Mapping[str, Plan], counts: Mapping[str, int]) -> None:
         """After a decision; counts: requests that write, by cohort."""
+        self._newest = []
         for cohort, plan in plans.items():
             arm = plan.arm
             mechanism, placement = (arm.mechanism, arm.placement) if arm else ("", "")
-            self.decisions[cohort, mechanism, placement, plan.reason] += counts[cohort]
+            self._newest.append(((cohort, mechanism, placement, plan.reason), counts[cohort]))
             self.depths[cohort, mechanism] = plan.depth
+        self.again()
+
+    def again(self) -> None:
+        """After a step for which the newest decision holds as well."""
+        for labels, count in self._newest:
+            self.decisions[labels] += count
 
     def changed(self, before: Mapping[str, int], after: Mapping[str, int]) -> None:
         """before, after: the step of each cohort's last change, around what the policy learnt."""

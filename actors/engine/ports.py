@@ -50,10 +50,12 @@ def make_port(
         config = _informed(of.drafter, options, vocab_size, max_model_len)
         drafter = build_drafter(config)
         timings = timed(drafter, config.num_speculative_tokens)
-        return LocalPort(drafter, name=name, vocab_size=vocab_size, timings=timings)
+        reads_s = read_s(drafter) if timings else 0.0
+        return LocalPort(drafter, name=name, vocab_size=vocab_size, timings=timings, read_s=reads_s)
 
     if not options.mechanisms:
         return remote(None) if options.placement == "remote" else NoDrafts()
+    from actors.drafters.reading import read_s
     from actors.drafters.table import build_drafter
     from actors.drafters.timing import timed
 

@@ -2,8 +2,9 @@
 
 A drafter reads a request's whole text before it drafts for it the first time, which may take it
 longer than a hundred blocks. So evidence is asked of requests that it knows already, and at most of
-one other, the shortest, where the account of exploring bears what reading it is expected to take;
-the first of all is read in any case, for nothing is known without it.
+one other, the shortest, where the account of exploring bears what reading it is expected to take.
+Its drafter has measured that before it served; so the first prompt of all waits as well, until the
+account bears it or a shorter one has come.
 What the engine's thread spent beyond the price that was expected is told, so that the account is
 kept in real seconds.
 """
@@ -54,8 +55,8 @@ class Scouting:
         strangers = [seq for seq in able if seq.request_id not in known]
         if strangers and len(chosen) < shadow.rows:
             shortest = min(strangers, key=lambda seq: len(seq.tokens))
-            read_s = self._read_s.get(arm)  # None of one elsewhere: it takes nothing here
-            if read_s is None or affords(read_s * len(shortest.tokens)):
+            read_s = self._read_s.get(arm, arm.read_s)
+            if not read_s or affords(read_s * len(shortest.tokens)):
                 self._reading = len(shortest.tokens)
                 known.add(shortest.request_id)
                 chosen.append(shortest)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from actors.contracts import Draft, Gathered
 from actors.sampling.rules import DEFAULT, Rule, weighs_laws
 from policies.acceptance import Acceptance, faded, survival, verified
-from policies.budget import MARGIN, allot
+from policies.budget import MARGIN, allot, pays
 from policies.cost import Cost, observed, seconds
 from policies.estimate import Scored
 from policies.waiting import worths
@@ -211,9 +211,8 @@ class Speculation:
         self._judged = ((writers, depth), 0)
         seen = (survival(every.acceptance, 1)[0] for every in self._everyone.values())
         rate = max((HOPE, *seen))
-        block = [rate**k for k in range(1, depth + 1)]
         margin = (2 if self._hopeless else 1) * MARGIN  # harder to come back than to stay
-        self._hopeless = not any(allot([block] * writers, writers, self.step_s, margin=margin))
+        self._hopeless = not pays(rate, depth, writers, self.step_s, margin)
         return self._hopeless
 
     def settle(self, request_id: str, tokens: Sequence[int]) -> None:

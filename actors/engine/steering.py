@@ -18,6 +18,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import replace
 
 from actors.contracts import Draft, Gathered
+from actors.engine.cohorts import cohort_of
 from actors.engine.plan import Depth
 from actors.engine.policy_figures import Figures
 from actors.engine.profile import by_rows
@@ -25,7 +26,7 @@ from actors.engine.scouting import Scouting
 from actors.engine.sequence import Sequence
 from actors.engine.sessions import NO_GAIN
 from actors.engine.speculation import REST, Speculation
-from actors.engine.telling import Stretch, Telling
+from actors.engine.telling import STILL_TOGETHER, TOGETHER, Stretch, Telling
 from actors.sampling.rules import DEFAULT, Rule, weighs_laws
 from policies import cost, drag, estimate_cost, estimate_draft
 from policies.adaptive import Adaptive
@@ -66,6 +67,9 @@ class Steering:
         self._cohorts: dict[str, str] = {}
         self._blocks: dict[Key, list[Scored]] = {}
         self._telling = Telling(lambda: self.policy.windows, self._learn)
+        self._writing: list[Sequence] = []
+        self._still = False
+        self._until = 0
         self._groups: dict[tuple[str, int], int] = {}  # requests by (cohort, limit)
         self._made: tuple[Group, ...] = ()  # the same, as the policy is told
         self._counts: dict[str, int] = {}  # and by cohort
@@ -86,6 +90,22 @@ class Steering:
 
     # -- before a step ----------------------------------------------------------------------
 
+    def still(self, running: Iterable[Sequence]) -> bool:
+        """Whether the next step is sure to be like this one, with nobody asked for anything: then
+        it is decided. Most steps of a cohort for which drafting does not pay are."""
+        step = self._step + 1
+        if (
+            step >= min(self.policy.due, self._until)
+            or self.moment is None
+            or self._asks
+            or any(step % every == 0 for every in self._often.values())
+            or [seq for seq in running if seq.pending == 1] != self._writing
+        ):
+            return False
+        self._step, self._still = step, True
+        self.figures.again()
+        return True
+
     def decide(
         self,
         running: Iterable[Sequence],
@@ -98,7 +118,7 @@ class Steering:
         if depth or arms:  # without drafters D is 0 as well, and that is no configuration
             self.policy.depth = depth
         writing = [seq for seq in running if seq.pending == 1]
-        self._asks = {}
+        self._asks, self._writing, self._still = {}, writing, False
         if not writing:
             self.moment = self._decision = None
             self._plans = {}
@@ -118,6 +138,9 @@ class Steering:
             }
         self.figures.decided(self._plans, self._counts)
         self._shadow(writing, caps)
+        # Until then none of them comes to its last tokens, which have reasons of their own.
+        least = min(seq.remaining for seq in writing) - depth - 1
+        self._until = 0 if self._decision.shadow else self._step + least
 
     def _group(self, writing: list[Sequence], caps: Mapping[str, Depth]) -> None:
         """Who writes, by cohort and limit; most steps are like the last."""
@@ -272,6 +295,12 @@ class Steering:
 
     # -- after a step -----------------------------------------------------------------------
 
+    def learnt(self, segments: int, written: int, step_s: float) -> bool:
+        """After a step without prompts: whether it was still, and what was written is what such a
+        step writes, so that there is nothing else to learn from it."""
+        like = self._still and segments == written == self._writers
+        return like and self._telling.again(self._step, step_s)
+
     def learn(
         self,
         writers: Mapping[str, int],
@@ -287,6 +316,8 @@ class Steering:
         moment, decision = self.moment, self._decision
         if moment is None or decision is None:
             return
+        if moment.step != self._step:
+            moment = self.moment = replace(moment, step=self._step, context=self._context)
         if writers != self._counts:
             if set(writers) - set(decision.plans):
                 return
@@ -295,9 +326,10 @@ class Steering:
         ratio = forward_s / self.step_s(rows)
         self._drag = drag.observed(self._drag, ratio, beside=self._elsewhere)
         drafted = tuple(self._drafted(gathered)) if self._asks or gathered.shadows else ()
+        soon = decision.shadow is not None or self.policy.fresh(moment)
         self._telling.add(
             Stretch(moment, decision, rows, forward_s, step_s, tokens, drafted),
-            soon=decision.shadow is not None or self.policy.fresh(moment),
+            most=1 if soon else STILL_TOGETHER if self._still else TOGETHER,
         )
 
     def _learn(self, outcome: Outcome) -> None:
@@ -350,8 +382,3 @@ def steered(
     policy = Adaptive(estimate_cost.profiled(samples), {}, depth=depth, windows=Windows(seed))
     speculation = Speculation(cost.profiled(by_rows(samples)), rule)
     return speculation, Steering(policy, speculation, rule)
-
-
-def cohort_of(seq: Sequence) -> str:
-    """ "" is the policy's name for everybody."""
-    return seq.request.cohort or "default"

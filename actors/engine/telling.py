@@ -13,7 +13,8 @@ from policies.choice_records import Decision, Drafted, Moment, Outcome
 from policies.control import Windows
 
 TOGETHER = 4
-"""Steps that are told at once."""
+"""Steps that are told at once; of a stretch in which nobody is drafted for:"""
+STILL_TOGETHER = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +41,8 @@ class Telling:
         self._tokens: dict[str, float] = {}
         self._drafted: Sequence[Drafted] = ()
 
-    def add(self, now: Stretch, *, soon: bool) -> None:
-        """After a step. soon: it is worth being told by itself."""
+    def add(self, now: Stretch, *, most: int) -> None:
+        """After a step. most: steps after which they are told, 1: by itself."""
         if self._last is not None and not self._alike(self._last, now):
             self._flush()
         self._last = now
@@ -50,8 +51,22 @@ class Telling:
         for cohort, count in now.tokens.items():
             self._tokens[cohort] = self._tokens.get(cohort, 0.0) + count
         self._drafted = now.drafted or self._drafted
-        if soon or self._steps >= TOGETHER:
+        if self._steps >= most:
             self._flush()
+
+    def again(self, step: int, step_s: float) -> bool:
+        """After a step like the last one, of which only the time is news. False: it has to be
+        added."""
+        last, period_of = self._last, self._windows().period_of
+        if last is None or self._steps >= STILL_TOGETHER - 1:
+            return False
+        if period_of(step) != period_of(last.moment.step):
+            return False
+        self._steps += 1
+        self._step_s += step_s
+        for cohort, count in last.tokens.items():
+            self._tokens[cohort] += count
+        return True
 
     def _flush(self) -> None:
         if (last := self._last) is None:

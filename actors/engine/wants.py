@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from actors.engine.cohorts import cohort_of
 from actors.engine.core import Engine
 from actors.engine.options import EngineOptions
-from actors.engine.steering import cohort_of
 from policies.autoscale_pool import Want
 from policies.autoscale_wish import wants
 from policies.choice import Arm, Group

@@ -44,9 +44,9 @@ class _Session:
 class LocalPort:
     """Implements `actors.contracts.DraftPort` around a drafter in the same thread.
 
-    vocab_size: the target's; 0 takes the drafter's own. timings: what the drafter has measured of
-    itself, see `DrafterInfo`. A drafter that hangs cannot be contained
-    here: that takes a process of its own.
+    vocab_size: the target's; 0 takes the drafter's own. timings, read_s: what the drafter has
+    measured of itself, see `Arm`. A drafter that hangs cannot be contained here: that takes a
+    process of its own.
     """
 
     def __init__(
@@ -56,6 +56,7 @@ class LocalPort:
         name: str = "local",
         vocab_size: int = 0,
         timings: Sequence[tuple[int, int, float]] = (),
+        read_s: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._guard = GuardedDrafter(drafter, vocab_size)
@@ -67,7 +68,7 @@ class LocalPort:
         self._breaker = brk.Breaker()
         self._counts = BlockCounts()
         most = self._info.max_block or MAX_BLOCK
-        self._arm = Arm(self._info.mechanism, False, most, tuple(timings))
+        self._arm = Arm(self._info.mechanism, False, most, tuple(timings), read_s)
         self._shadows: dict[str, int] = {}  # asked for as evidence with the newest commits
         self.missing: Counter[str] = Counter()
 
@@ -123,6 +124,8 @@ class LocalPort:
     def gather(self, wanted: dict[str, int], worth_s: Mapping[str, float]) -> Gathered:
         """Nothing is ever waited for: what there is to draft is drafted here and now. Shadows come
         last, so that others' blocks are not said to have taken longer for them."""
+        if not wanted and not self._shadows:
+            return Gathered()
         began = time.perf_counter()
         drafts, missing = self._draft(wanted)
         self._counts.used += len(drafts)

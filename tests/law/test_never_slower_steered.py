@@ -62,6 +62,7 @@ class Request:
     arm: Arm | None = None
     shadow: tuple[Arm, int] | None = None
     depth_reason: str = ""
+    remaining: int = 1 << 20
     known: dict[str, list[bool]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -114,9 +115,10 @@ class World:
     def step(self) -> None:
         caps = {r.request_id: Depth(DEPTH) for r in self.requests}
         sequences: Any = self.requests
-        self.steering.decide(sequences, [d.arm for d in self.drafters], caps, DEPTH)
-        for seq in sequences:
-            self.steering.ask(seq, caps[seq.request_id])
+        if not self.steering.still(sequences):
+            self.steering.decide(sequences, [d.arm for d in self.drafters], caps, DEPTH)
+            for seq in sequences:
+                self.steering.ask(seq, caps[seq.request_id])
         asking_s = self._read()
         gathered, drafting_s = self._gather()
         drafting_s += asking_s

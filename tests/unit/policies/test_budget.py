@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import accumulate, product
+from operator import mul
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.budget import MARGIN, allot
+from policies.budget import MARGIN, allot, pays
 
 chances = st.lists(
     st.lists(st.floats(0, 1), max_size=3).map(lambda c: sorted(c, reverse=True)), max_size=3
@@ -101,3 +102,12 @@ def test_survival_that_rises_is_taken_as_flat() -> None:
 def test_nothing_offered_is_nothing_taken() -> None:
     assert allot([], 3, lambda rows: 1.0) == []
     assert allot([[]], 3, lambda rows: 1.0) == [0]
+
+
+@given(st.floats(0, 1), st.integers(0, 3), st.integers(1, 4), costs, st.sampled_from([0.0, 0.03]))
+def test_like_blocks_pay_where_any_row_of_them_would_be_taken(
+    rate: float, depth: int, writers: int, cost: list[float], margin: float
+) -> None:
+    block = list(accumulate([rate] * depth, mul))
+    taken = allot([block] * writers, writers, lambda rows: cost[rows], margin=margin)
+    assert pays(rate, depth, writers, lambda rows: cost[rows], margin) == any(taken)
