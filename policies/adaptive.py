@@ -33,6 +33,8 @@ CALM_EVERY = 32
 URGENT_EVERY = 4
 """Steps between two looks at whether a shadow that is wanted can be paid by now."""
 CALM_LOOKS = 8
+IMPRESSION = 4
+"""Blocks in a row that are asked for of a text that was read for evidence."""
 FRESH_STEPS = 12
 """After a change, choices wait for nothing and shadows are urgent for so long."""
 
@@ -58,6 +60,7 @@ class Adaptive:
         self.due = 0  # the next step that has something of its own, if the batch stays
         self._calm = 0  # looks in a row at it that left everybody at standard decode
         self._urgent = False  # a shadow waits until it can be paid
+        self._pursued: tuple[Arm, int] | None = None  # of whom so many shadows more are wanted
         self._unread: dict[Key, list[Scored]] = {}
         self._read = -LOOK_EVERY
         self._wary: frozenset[str] = frozenset()  # cohorts whose blocks are a surprise of late
@@ -112,6 +115,11 @@ class Adaptive:
         """Exploring took so much longer than was expected; where it took less, below zero."""
         if seconds:
             self.state = replace(self.state, purse=explore.charged(self.state.purse, seconds))
+
+    def pursue(self, arm: Arm) -> None:
+        """A shadow's drafter has read a text that is new to it, which was most of the price: a few
+        more blocks make an impression of it."""
+        self._pursued, self.due = (arm, IMPRESSION - 1), 0
 
     def fresh(self, moment: Moment) -> bool:
         """Whether a text in the batch has changed a moment ago."""
@@ -276,13 +284,14 @@ class Adaptive:
         surprises = [suspicious(of.watch) for of in each]
         ages = [step - of.step for of in each]
         doubts = [c in self._wary for c, _ in free]
-        chosen = max(range(len(free)), key=lambda i: (surprises[i], doubts[i], ages[i]))
+        pursued = [self._pursued is not None and arm == self._pursued[0] for _, arm in free]
+        chosen = max(range(len(free)), key=lambda i: (pursued[i], surprises[i], doubts[i], ages[i]))
         cohort, arm = free[chosen]
         depth, sessions = view.deepest(arm), min(view.counts[cohort], explore.SHADOW_ROWS)
         lacks = view.evidence(cohort, arm) < ENOUGH_BLOCKS
         # Half of what is saved may go into doubts about what others do.
         doubt = doubts[chosen] and self.state.purse.shadows > explore.BURST / 2
-        urgent = lacks or surprises[chosen] or doubt or self._fresh(cohort, step)
+        urgent = pursued[chosen] or lacks or surprises[chosen] or doubt or self._fresh(cohort, step)
         if not urgent and ages[chosen] < explore.SHADOW_EVERY:
             return None  # the engine asks it anyway, because it costs next to nothing
         price_s = 0.0 if arm.remote else view.costs.block_s(arm, sessions, depth)
@@ -297,10 +306,12 @@ class Adaptive:
                 not view.promises(cohort, arm, Pick(plans[cohort].arm, plans[cohort].depth))
             ),
         )
+        left = self._pursued[1] - 1 if self._pursued else 0
+        self._pursued = (arm, left) if pursued[chosen] and purse is not None and left else None
         if purse is None:
             return None
         self.state = replace(self.state, purse=purse)
-        return Shadow(cohort, arm, depth, sessions)
+        return Shadow(cohort, arm, depth, sessions, again=pursued[chosen])
 
     def _probe(self, view: View, plans: dict[str, Plan]) -> dict[str, Plan]:
         """Where shadows say nothing: now and then the most hopeful of what is not done."""

@@ -49,12 +49,14 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Shadow:
-    """Blocks to draft and not to verify: `rows` requests of the cohort, `depth` tokens each."""
+    """Blocks to draft and not to verify: `rows` requests of the cohort, `depth` tokens each.
+    again: of texts that its drafter has read."""
 
     cohort: str
     arm: Arm
     depth: int
     rows: int
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,10 +81,15 @@ class View:
 
     def promises(self, cohort: str, arm: Arm, now: Pick) -> bool:
         """Whether the cohort might leave what it does now for this arm, at its rates' upper 90%
-        bound; all other cohorts at standard decode."""
-        hoped = {cohort: {arm: self.outlook(cohort, arm, CERTAIN)}}
-        _, hope = Batch(self.moment.groups, hoped, self.costs).best_for(cohort, {})
-        return hope > (1.0 + HYSTERESIS) * self.batch.rate({cohort: now})
+        bound or at those of the best text of late; all other cohorts at standard decode."""
+        best = estimate.best(self._state.estimates, cohort, arm.mechanism, self.moment.step)
+        least = (1.0 + HYSTERESIS) * self.batch.rate({cohort: now})
+
+        def reaches(hoped: Outlook) -> bool:
+            batch = Batch(self.moment.groups, {cohort: {arm: hoped}}, self.costs)
+            return batch.best_for(cohort, {})[1] > least
+
+        return reaches(self.outlook(cohort, arm, CERTAIN)) or reaches(best)
 
     def evidence(self, cohort: str, arm: Arm) -> float:
         """In blocks."""

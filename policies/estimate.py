@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import mul
 from typing import Literal
 
 from policies.acceptance import Acceptance, added, faded, survival
@@ -62,25 +63,39 @@ Readings = tuple[tuple[int, tuple[Scored, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
-    """accept: of the tokens that came. reach: of the tokens asked for, which came. watch: whether
-    blocks still do as expected. step: when it was last added to. newest: the last readings, whose
-    blocks are in the counts."""
-
-    accept: Acceptance = field(default_factory=Acceptance)
-    reach: Acceptance = field(default_factory=Acceptance)
-    watch: Cusum = field(default_factory=Cusum)
-    step: int = 0
-    newest: Readings = field(default=(), compare=False, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
 class Outlook:
     """By depth 1, 2, …: survive is P(the first k tokens are all accepted | they came), reach is
     P(k tokens came). Neither rises."""
 
     survive: tuple[float, ...]
     reach: tuple[float, ...]
+
+    @property
+    def right(self) -> float:
+        """Expected accepted tokens of the longest block."""
+        return math.fsum(map(mul, self.survive, self.reach))
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """What the text for which a mechanism did best of late let expect, and when it last did."""
+
+    outlook: Outlook = field(default_factory=lambda: Outlook((), ()))
+    step: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """accept: of the tokens that came. reach: of the tokens asked for, which came. watch: whether
+    blocks still do as expected. step: when it was last added to. newest: the last readings, whose
+    blocks are in the counts. best: survives every change of text."""
+
+    accept: Acceptance = field(default_factory=Acceptance)
+    reach: Acceptance = field(default_factory=Acceptance)
+    watch: Cusum = field(default_factory=Cusum)
+    step: int = 0
+    newest: Readings = field(default=(), compare=False, repr=False)
+    best: Best = field(default_factory=Best, compare=False, repr=False)
 
 
 def shadows_count(rule: Rule) -> bool:
@@ -106,9 +121,12 @@ def learnt(
         return result, False
     old = result.get(key, Estimate(step=step))
     expected = outlook(estimates, *key, _longest(blocks), step)
-    watch, changed = _watch(old.watch, expected, evidence(estimates, *key, step), blocks)
+    known = evidence(estimates, *key, step)
+    watch, changed = _watch(old.watch, expected, known, blocks)
     newest = (*old.newest[1 - NEWEST :], (step, tuple(blocks)))
-    result[key] = _with(_aged(old, step, MEMORY), blocks, watch, newest)
+    better = known >= ENOUGH_BLOCKS and expected.right >= _best(old, step).right
+    best = Best(expected, step) if better else old.best
+    result[key] = replace(_with(_aged(old, step, MEMORY), blocks, watch, newest), best=best)
     everyone = (EVERYONE, mechanism)
     wide = _aged(result.get(everyone, Estimate(step=step)), step, LONG_MEMORY)
     result[everyone] = _with(wide, blocks, wide.watch)
@@ -147,6 +165,16 @@ def outlook(
     )
 
 
+def best(estimates: Estimates, cohort: str, mechanism: str, step: int) -> Outlook:
+    """Of the cohort's texts of late, what the one for which the mechanism did best let expect:
+    texts of a cohort differ, and one like it may come again."""
+    return _best(estimates.get((cohort, mechanism), Estimate()), step)
+
+
+def _best(estimate: Estimate, step: int) -> Outlook:
+    return estimate.best.outlook if step - estimate.best.step < LONG_MEMORY else Best().outlook
+
+
 def evidence(estimates: Estimates, cohort: str, mechanism: str, step: int) -> float:
     """How much an outlook rests on, in blocks: the cohort's own, or what everyone's count for."""
     own = estimates.get((cohort, mechanism), Estimate(step=step))
@@ -174,6 +202,7 @@ def _aged(estimate: Estimate, step: int, memory: float) -> Estimate:
         estimate.watch,
         step,
         estimate.newest,
+        estimate.best,
     )
 
 
@@ -186,6 +215,7 @@ def _with(
         watch,
         estimate.step,
         newest,
+        estimate.best,
     )
 
 

@@ -32,6 +32,11 @@ class Scouting:
         self._reading = 0  # tokens, for the shadow of this step
         self._turn = 0
 
+    @property
+    def reads(self) -> bool:
+        """Whether a text is read for the shadow of this step."""
+        return self._reading > 0
+
     def knows(self, arm: Arm, request_id: str) -> None:
         """The arm was asked for a block of this request."""
         self._known.setdefault(arm, set()).add(request_id)
@@ -53,7 +58,7 @@ class Scouting:
             self._turn += shadow.rows
         self._reading = 0
         strangers = [seq for seq in able if seq.request_id not in known]
-        if strangers and len(chosen) < shadow.rows:
+        if strangers and len(chosen) < shadow.rows and not (shadow.again and chosen):
             shortest = min(strangers, key=lambda seq: len(seq.tokens))
             read_s = self._read_s.get(arm, arm.read_s)
             if not read_s or affords(read_s * len(shortest.tokens)):

@@ -196,7 +196,10 @@ class Steering:
             and cap.tokens
             and self._plans[shadow.cohort].arm != shadow.arm
         ]
-        for seq in self._scouting.choose(able, shadow, self.policy.affords):
+        chosen = self._scouting.choose(able, shadow, self.policy.affords)
+        if self._scouting.reads:
+            self.policy.pursue(shadow.arm)
+        for seq in chosen:
             seq.shadow = shadow.arm, min(shadow.depth, caps[seq.request_id].tokens)
 
     def ask(self, seq: Sequence, cap: Depth) -> None:
