@@ -59,6 +59,7 @@ class Adaptive:
         self._same = Decision({})  # of a step like the last one
         self.due = 0  # the next step that has something of its own, if the batch stays
         self._calm = 0  # looks in a row at it that left everybody at standard decode
+        self._allowed_s = 0.0  # what exploring may take before it has earned anything
         self._urgent = False  # a shadow waits until it can be paid
         self._pursued: tuple[Arm, int] | None = None  # of whom so many shadows more are wanted
         self._unread: dict[Key, list[Scored]] = {}
@@ -109,12 +110,19 @@ class Adaptive:
 
     def affords(self, seconds: float) -> bool:
         """Whether exploring may take so much more by now."""
-        return explore.affords(self.state.purse, seconds, 0.0)
+        return explore.affords(self.state.purse, seconds, self._allowed_s)
 
     def charge(self, seconds: float) -> None:
         """Exploring took so much longer than was expected; where it took less, below zero."""
         if seconds:
             self.state = replace(self.state, purse=explore.charged(self.state.purse, seconds))
+
+    def turned(self, shares: Mapping[str, float]) -> None:
+        """Of a cohort's requests so large a share is new."""
+        estimates = self.state.estimates
+        for cohort, share in shares.items():
+            estimates = estimate.turned(estimates, cohort, share)
+        self.state, self.due = replace(self.state, estimates=estimates), 0
 
     def pursue(self, arm: Arm) -> None:
         """A shadow's drafter has read a text that is new to it, which was most of the price: a few
@@ -295,13 +303,14 @@ class Adaptive:
         if not urgent and ages[chosen] < explore.SHADOW_EVERY:
             return None  # the engine asks it anyway, because it costs next to nothing
         price_s = 0.0 if arm.remote else view.costs.block_s(arm, sessions, depth)
+        self._allowed_s = explore.allowed_s(view.standard_s, [arm.read_s for arm in view.arms])
         self._urgent = urgent
         purse = explore.shadowed(
             self.state.purse,
             urgent=urgent,
             due=explore.turn(self.windows.seed, step),
             price_s=price_s,
-            step_s=view.standard_s,
+            allowed_s=self._allowed_s,
             vain=lambda: (
                 not view.promises(cohort, arm, Pick(plans[cohort].arm, plans[cohort].depth))
             ),
@@ -332,7 +341,7 @@ class Adaptive:
         purse = explore.probed(
             self.state.purse,
             price_s=explore.worst_loss_s(step_s, writers, rate),
-            step_s=view.standard_s,
+            allowed_s=view.standard_s,
             known=view.evidence(cohort, pick.arm) >= ENOUGH_BLOCKS,
         )
         if purse is None:

@@ -8,15 +8,16 @@ for rules under which shadows say nothing, at most one step in a hundred, and ha
 each that was not the first of its kind, until texts change.
 
 The price of both is kept in one account, in seconds, with probes at their worst case, nothing
-accepted. It never exceeds 1% of the time that has passed plus the allowance, one step: that is the
-bound on the regret of exploring, whatever the texts do. A shadow of a mechanism that even good luck
+accepted. It never exceeds 1% of the time that has passed plus an allowance, one step and three for
+each drafter that has to read a text first: that is the bound on the regret of exploring, whatever
+the texts do. A shadow of a mechanism that even good luck
 would not bring to be chosen can but notice that texts have changed: it waits until the account is
 below a quarter of that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import blake2b
@@ -31,6 +32,9 @@ PROBE_SHARE = 0.01
 LOSS_SHARE = 0.01
 VAIN_SHARE = 0.0025
 MAX_BACKOFF = 64
+IMPRESSION_STEPS = 3
+PROMPT_TOKENS = 64
+"""Of a short prompt: a drafter that reads it in less than a quarter of a step reads for nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +59,17 @@ def passed(purse: Purse, took_s: float, steps: int = 1) -> Purse:
     )
 
 
-def affords(purse: Purse, price_s: float, step_s: float) -> bool:
-    """Whether the account bears another `price_s`. step_s: of a step of standard decode."""
-    return purse.spent_s + price_s <= LOSS_SHARE * purse.elapsed_s + step_s
+def allowed_s(step_s: float, read_s: Sequence[float]) -> float:
+    """What exploring may take before it has earned anything. step_s: of a step of standard decode;
+    read_s: of each drafter, seconds of the target's thread for a token that it reads. One whose
+    reading counts gets a first impression of one text out of it."""
+    readers = sum(PROMPT_TOKENS * each > step_s / 4 for each in read_s)
+    return step_s * (1 + IMPRESSION_STEPS * readers)
+
+
+def affords(purse: Purse, price_s: float, allowed_s: float) -> bool:
+    """Whether the account bears another `price_s`."""
+    return purse.spent_s + price_s <= LOSS_SHARE * purse.elapsed_s + allowed_s
 
 
 def turn(seed: str, step: int) -> bool:
@@ -80,13 +92,13 @@ def shadowed(
     urgent: bool,
     due: bool,
     price_s: float,
-    step_s: float,
+    allowed_s: float,
     vain: Callable[[], bool] = lambda: False,
 ) -> Purse | None:
     """The purse after a shadow in this step; None where there is to be none. due: it is a shadow's
     turn. vain: whether its mechanism would not be chosen at its best; asked only where that
     matters."""
-    if not (urgent or due) or purse.shadows < 1.0 or not affords(purse, price_s, step_s):
+    if not (urgent or due) or purse.shadows < 1.0 or not affords(purse, price_s, allowed_s):
         return None
     dear = purse.spent_s + price_s > VAIN_SHARE * purse.elapsed_s
     if dear and price_s and not urgent and vain():
@@ -94,10 +106,10 @@ def shadowed(
     return replace(purse, shadows=purse.shadows - 1.0, spent_s=purse.spent_s + price_s)
 
 
-def probed(purse: Purse, *, price_s: float, step_s: float, known: bool) -> Purse | None:
+def probed(purse: Purse, *, price_s: float, allowed_s: float, known: bool) -> Purse | None:
     """The purse after a probe in this step; None where there is to be none. known: there was
     evidence before, so that this probe may turn out to have been in vain."""
-    if purse.probes < 1.0 or not affords(purse, price_s, step_s):
+    if purse.probes < 1.0 or not affords(purse, price_s, allowed_s):
         return None
     backoff = min(2 * purse.backoff, MAX_BACKOFF) if known else purse.backoff
     return replace(purse, probes=0.0, spent_s=purse.spent_s + price_s, backoff=backoff)

@@ -5,9 +5,10 @@ One block is one observation of every position that was decided (a chain: what f
 token is unknown, not rejected), so a mechanism and a depth are never arms of their own: drafting D
 tokens says all about every shorter block, and shadow blocks, scored against what the target went
 on to write, say the same about mechanisms that are not in use. Evidence fades with steps, whether
-or not the mechanism was used in them; a cohort with little of its own leans on all cohorts
-together. When the text changes (`policies.change`), what is known of the cohort is all but dropped,
-and what came with the change is kept.
+or not the mechanism was used in them, and with the requests it came of: a new one's text is another
+text. A cohort with little evidence leans on what its texts have brought so far, and on all cohorts
+together before it has had many. When the text changes (`policies.change`), what is known of the
+cohort is all but dropped, and what came with the change is kept.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ MEMORY = 400.0
 """Steps that evidence of a cohort lasts, on average, and of everyone:"""
 LONG_MEMORY = 4000.0
 WIDE_WEIGHT = 4.0
-"""Blocks' worth of belief in everyone's rates, for a cohort that has few blocks of its own."""
+"""Blocks' worth of belief in these, for a cohort that has few blocks of its own."""
+PAST_BLOCKS = 64.0
+"""With so many behind it, a cohort leans on its own past and not on everyone's."""
 KEPT_BLOCKS = 2.0
 """Of the evidence before a change, at most so many blocks are kept."""
 NEWEST = 8
@@ -85,10 +88,19 @@ class Best:
 
 
 @dataclass(frozen=True, slots=True)
+class Past:
+    """As in `Estimate`; it fades slowly, and with steps alone."""
+
+    accept: Acceptance = field(default_factory=Acceptance)
+    reach: Acceptance = field(default_factory=Acceptance)
+
+
+@dataclass(frozen=True, slots=True)
 class Estimate:
     """accept: of the tokens that came. reach: of the tokens asked for, which came. watch: whether
     blocks still do as expected. step: when it was last added to. newest: the last readings, whose
-    blocks are in the counts. best: survives every change of text."""
+    blocks are in the counts. best and past, the counts of all texts so far, survive every change of
+    text."""
 
     accept: Acceptance = field(default_factory=Acceptance)
     reach: Acceptance = field(default_factory=Acceptance)
@@ -96,6 +108,7 @@ class Estimate:
     step: int = 0
     newest: Readings = field(default=(), compare=False, repr=False)
     best: Best = field(default_factory=Best, compare=False, repr=False)
+    past: Past = field(default_factory=Past, compare=False, repr=False)
 
 
 def shadows_count(rule: Rule) -> bool:
@@ -126,7 +139,9 @@ def learnt(
     newest = (*old.newest[1 - NEWEST :], (step, tuple(blocks)))
     better = known >= ENOUGH_BLOCKS and expected.right >= _best(old, step).right
     best = Best(expected, step) if better else old.best
-    result[key] = replace(_with(_aged(old, step, MEMORY), blocks, watch, newest), best=best)
+    past = _added(_faded(old.past, math.exp(min(old.step - step, 0) / LONG_MEMORY)), blocks)
+    now = _with(_aged(old, step, MEMORY), blocks, watch, newest)
+    result[key] = replace(now, best=best, past=past)
     everyone = (EVERYONE, mechanism)
     wide = _aged(result.get(everyone, Estimate(step=step)), step, LONG_MEMORY)
     result[everyone] = _with(wide, blocks, wide.watch)
@@ -148,6 +163,18 @@ def forgotten(estimates: Estimates, cohort: str, since: float = math.inf) -> dic
     return result
 
 
+def turned(estimates: Estimates, cohort: str, share: float) -> dict[Key, Estimate]:
+    """So large a share of the cohort's requests is new: as much of what is known is of texts that
+    are gone, and the cohort's past says more of the new ones."""
+    result = dict(estimates)
+    for key, old in estimates.items():
+        if key[0] == cohort:
+            keep = max(1.0 - share, min(1.0, KEPT_BLOCKS / max(_blocks(old), 1e-9)))
+            accept, reach = faded(old.accept, keep), faded(old.reach, keep)
+            result[key] = replace(old, accept=accept, reach=reach, watch=calmed(old.watch))
+    return result
+
+
 def outlook(
     estimates: Estimates,
     cohort: str,
@@ -158,7 +185,7 @@ def outlook(
 ) -> Outlook:
     """What a block of up to `depth` tokens is expected to bring in this cohort now."""
     own = _aged(estimates.get((cohort, mechanism), Estimate(step=step)), step, MEMORY)
-    wide = estimates.get((EVERYONE, mechanism), Estimate())
+    wide = _wide(estimates, own, mechanism)
     return Outlook(
         survival(own.accept, depth, wide.accept, WIDE_WEIGHT, sigmas, carry=True),
         survival(own.reach, depth, wide.reach, WIDE_WEIGHT, sigmas, carry=True),
@@ -178,12 +205,18 @@ def _best(estimate: Estimate, step: int) -> Outlook:
 def evidence(estimates: Estimates, cohort: str, mechanism: str, step: int) -> float:
     """How much an outlook rests on, in blocks: the cohort's own, or what everyone's count for."""
     own = estimates.get((cohort, mechanism), Estimate(step=step))
-    wide = estimates.get((EVERYONE, mechanism), Estimate())
     faded_by = math.exp(-max(step - own.step, 0) / MEMORY)
-    return max(_blocks(own) * faded_by, min(_blocks(wide), WIDE_WEIGHT))
+    return max(_blocks(own) * faded_by, min(_blocks(_wide(estimates, own, mechanism)), WIDE_WEIGHT))
 
 
-def _blocks(estimate: Estimate) -> float:
+def _wide(estimates: Estimates, own: Estimate, mechanism: str) -> Past | Estimate:
+    """What a cohort with few blocks leans on."""
+    if _blocks(own.past) >= PAST_BLOCKS:
+        return own.past
+    return estimates.get((EVERYONE, mechanism), Estimate())
+
+
+def _blocks(estimate: Past | Estimate) -> float:
     return estimate.reach.decided[0] if estimate.reach.decided else 0.0
 
 
@@ -196,26 +229,25 @@ def _aged(estimate: Estimate, step: int, memory: float) -> Estimate:
     if passed <= 0:
         return estimate
     keep = math.exp(-passed / memory)
-    return Estimate(
-        faded(estimate.accept, keep),
-        faded(estimate.reach, keep),
-        estimate.watch,
-        step,
-        estimate.newest,
-        estimate.best,
-    )
+    accept, reach = faded(estimate.accept, keep), faded(estimate.reach, keep)
+    return replace(estimate, accept=accept, reach=reach, step=step)
 
 
 def _with(
     estimate: Estimate, blocks: Sequence[Scored], watch: Cusum, newest: Readings = ()
 ) -> Estimate:
-    return Estimate(
-        added(estimate.accept, [(block.size, block.right) for block in blocks if block.size]),
-        added(estimate.reach, [(block.asked, block.size) for block in blocks]),
-        watch,
-        estimate.step,
-        newest,
-        estimate.best,
+    counts = _added(Past(estimate.accept, estimate.reach), blocks)
+    return replace(estimate, accept=counts.accept, reach=counts.reach, watch=watch, newest=newest)
+
+
+def _faded(counts: Past, keep: float) -> Past:
+    return Past(faded(counts.accept, keep), faded(counts.reach, keep))
+
+
+def _added(counts: Past, blocks: Sequence[Scored]) -> Past:
+    return Past(
+        added(counts.accept, [(block.size, block.right) for block in blocks if block.size]),
+        added(counts.reach, [(block.asked, block.size) for block in blocks]),
     )
 
 

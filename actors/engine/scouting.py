@@ -30,16 +30,36 @@ class Scouting:
         self._known: dict[Arm, set[str]] = {}
         self._read_s: dict[Arm, float] = {}  # of a token, by arm
         self._reading = 0  # tokens, for the shadow of this step
+        self._new = False  # whether a request that is asked in this step is a stranger
         self._turn = 0
 
+    def begin(self) -> None:
+        """Another step."""
+        self._reading, self._new = 0, False
+
     @property
-    def reads(self) -> bool:
+    def explores(self) -> bool:
         """Whether a text is read for the shadow of this step."""
         return self._reading > 0
 
+    @property
+    def reads(self) -> bool:
+        """Whether a text is read in this step, so that its blocks take longer than blocks do."""
+        return self._new or self._reading > 0
+
+    def read_s(self, arm: Arm, seq: Sequence) -> float:
+        """Seconds of this thread until the drafter has read a request's text; 0 of one it knows,
+        and of drafters elsewhere."""
+        if seq.request_id in self._known.get(arm, ()):
+            return 0.0
+        return self._read_s.get(arm, arm.read_s) * len(seq.tokens)
+
     def knows(self, arm: Arm, request_id: str) -> None:
-        """The arm was asked for a block of this request."""
-        self._known.setdefault(arm, set()).add(request_id)
+        """The arm is asked for a block of this request."""
+        known = self._known.setdefault(arm, set())
+        if request_id not in known:
+            known.add(request_id)
+            self._new = self._new or not arm.remote
 
     def forget(self, request_id: str) -> None:
         for known in self._known.values():
@@ -56,12 +76,11 @@ class Scouting:
             first = self._turn % len(chosen)
             chosen = [*chosen[first:], *chosen[:first]][: shadow.rows]
             self._turn += shadow.rows
-        self._reading = 0
         strangers = [seq for seq in able if seq.request_id not in known]
         if strangers and len(chosen) < shadow.rows and not (shadow.again and chosen):
             shortest = min(strangers, key=lambda seq: len(seq.tokens))
-            read_s = self._read_s.get(arm, arm.read_s)
-            if not read_s or affords(read_s * len(shortest.tokens)):
+            read_s = self.read_s(arm, shortest)
+            if not read_s or affords(read_s):
                 self._reading = len(shortest.tokens)
                 known.add(shortest.request_id)
                 chosen.append(shortest)
@@ -72,16 +91,16 @@ class Scouting:
     ) -> float:
         """Seconds of this thread that a step's evidence took beyond `price_s`; below zero where it
         was cheaper. asking_s: what telling and asking took before the step."""
-        if shadow is None:
+        if shadow is None and not self._new:
             self.usual_s += SMOOTH * (asking_s - self.usual_s)
-            return 0.0
-        if shadow.arm.remote:
+        if shadow is None or shadow.arm.remote or self._new:
             return 0.0
         more_s = max(0.0, asking_s - self.usual_s)
-        if self._reading:
-            now = more_s / self._reading
+        drafted_us = (draft.draft_us for arm, draft in of.shadows.values() if arm == shadow.arm)
+        drafted_s = max(drafted_us, default=0) / 1e6
+        if self._reading and drafted_s:
+            # Read where it is told, or with the first block, as the drafter likes.
+            now = (more_s + max(0.0, drafted_s - price_s)) / self._reading
             old = self._read_s.get(shadow.arm, now)
             self._read_s[shadow.arm] = old + 0.3 * (now - old)
-            self._reading = 0
-        drafted_us = (draft.draft_us for arm, draft in of.shadows.values() if arm == shadow.arm)
-        return more_s + max(drafted_us, default=0) / 1e6 - price_s
+        return more_s + drafted_s - price_s

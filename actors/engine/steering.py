@@ -42,6 +42,9 @@ ASK_S = 0.0001
 """What asking remote drafters takes of the engine's thread, before it was ever measured."""
 LENIENT = ("no-gain", "held", "no-evidence")
 """Reasons of plans that leave it to each request's own record."""
+READ_SHARE = 0.1
+"""Of the time in which standard decode would write the rest of a text: what reading it may take
+before it is drafted for."""
 UNREAD = 256
 """Scored blocks that are kept between two steps without prompts."""
 
@@ -126,6 +129,7 @@ class Steering:
         for arm in arms:
             self.policy.meet(arm)
         self._step += 1
+        self._scouting.begin()
         self._writers = len(writing)
         self._context = sum(len(seq.tokens) for seq in writing)
         self._group(writing, caps)
@@ -145,19 +149,23 @@ class Steering:
     def _group(self, writing: list[Sequence], caps: Mapping[str, Depth]) -> None:
         """Who writes, by cohort and limit; most steps are like the last."""
         groups: dict[tuple[str, int], int] = {}
+        new: dict[str, int] = {}
         for seq in writing:
             cohort = self._cohorts.get(seq.request_id)
             if cohort is None:
                 cohort = self._cohorts[seq.request_id] = cohort_of(seq)
+                new[cohort] = new.get(cohort, 0) + 1
             cap = caps.get(seq.request_id)
             group = cohort, cap.tokens if cap is not None and seq.drafting else 0
             groups[group] = groups.get(group, 0) + 1
-        if groups == self._groups:
+        if groups == self._groups and not new:
             return
         self._groups, self._counts = groups, {}
         for (cohort, _), count in groups.items():
             self._counts[cohort] = self._counts.get(cohort, 0) + count
         self._made = tuple(Group(c, count, limit) for (c, limit), count in sorted(groups.items()))
+        if new:
+            self.policy.turned({c: count / self._counts[c] for c, count in new.items()})
 
     def _lenient(self, cohort: str, plan: Plan) -> Plan:
         """Where a cohort's blocks do not pay on average, or nothing is known of them, and asking is
@@ -197,7 +205,7 @@ class Steering:
             and self._plans[shadow.cohort].arm != shadow.arm
         ]
         chosen = self._scouting.choose(able, shadow, self.policy.affords)
-        if self._scouting.reads:
+        if self._scouting.explores:
             self.policy.pursue(shadow.arm)
         for seq in chosen:
             seq.shadow = shadow.arm, min(shadow.depth, caps[seq.request_id].tokens)
@@ -219,6 +227,11 @@ class Steering:
             every = max(REST, math.ceil(price_s / (SMALL * self.step_s(self._writers))))
             self._often[plan.arm, wanted] = every
         due = self._step % every == 0  # all in the same step: one message, one interruption
+        if self._scouting.read_s(plan.arm, seq) > READ_SHARE * seq.remaining * self.step_s(
+            self._writers
+        ):
+            seq.depth, seq.depth_reason, seq.owed = 0, NO_GAIN, False
+            return
         seq.asked = self._speculation.ask(seq.request_id, wanted, plan.arm.mechanism, due)
         if seq.asked:
             sessions, depth = self._asks.get(plan.arm, (0, 0))
@@ -328,7 +341,8 @@ class Steering:
             moment = replace(moment, groups=groups)
         ratio = forward_s / self.step_s(rows)
         self._drag = drag.observed(self._drag, ratio, beside=self._elsewhere)
-        drafted = tuple(self._drafted(gathered)) if self._asks or gathered.shadows else ()
+        told = (self._asks or gathered.shadows) and not self._scouting.reads
+        drafted = tuple(self._drafted(gathered)) if told else ()
         soon = decision.shadow is not None or self.policy.fresh(moment)
         self._telling.add(
             Stretch(moment, decision, rows, forward_s, step_s, tokens, drafted),

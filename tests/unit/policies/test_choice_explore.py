@@ -36,10 +36,10 @@ def test_exploring_never_costs_more_than_its_share_and_one_step(
     """Whatever is drawn, however urgent, however dear: the regret of exploring is bounded."""
     purse, shadows, probes, spent, elapsed = Purse(), 0, 0, 0.0, 0.0
     for shadow_s, probe_s, took_s, changed in steps:
-        after = shadowed(purse, urgent=True, due=False, price_s=shadow_s, step_s=STEP_S)
+        after = shadowed(purse, urgent=True, due=False, price_s=shadow_s, allowed_s=STEP_S)
         if after is not None:
             purse, shadows, spent = after, shadows + 1, spent + shadow_s
-        after = probed(purse, price_s=probe_s, step_s=STEP_S, known=True)
+        after = probed(purse, price_s=probe_s, allowed_s=STEP_S, known=True)
         if after is not None:
             purse, probes, spent = after, probes + 1, spent + probe_s
         assert spent <= LOSS_SHARE * elapsed + STEP_S + 1e-9
@@ -53,11 +53,11 @@ def test_exploring_never_costs_more_than_its_share_and_one_step(
 def test_a_calm_policy_saves_shadows_for_a_change() -> None:
     purse = Purse(shadows=0.0, elapsed_s=10.0)
     for step in range(600):
-        found = shadowed(purse, urgent=False, due=turn("v", step), price_s=0.0, step_s=STEP_S)
+        found = shadowed(purse, urgent=False, due=turn("v", step), price_s=0.0, allowed_s=STEP_S)
         purse = passed(found or purse, STEP_S)
     burst = 0
     while (
-        found := shadowed(purse, urgent=True, due=False, price_s=0.0, step_s=STEP_S)
+        found := shadowed(purse, urgent=True, due=False, price_s=0.0, allowed_s=STEP_S)
     ) is not None:
         purse, burst = found, burst + 1
     assert burst >= 9
@@ -69,7 +69,12 @@ def test_what_would_not_be_chosen_at_its_best_is_looked_at_for_a_quarter_of_the_
         purse = Purse()
         for _ in range(20_000):
             found = shadowed(
-                purse, urgent=False, due=True, price_s=0.3 * STEP_S, step_s=0.0, vain=lambda: vain
+                purse,
+                urgent=False,
+                due=True,
+                price_s=0.3 * STEP_S,
+                allowed_s=0.0,
+                vain=lambda: vain,
             )
             purse = passed(found or purse, STEP_S)
         spent[vain] = purse.spent_s / purse.elapsed_s
@@ -79,7 +84,7 @@ def test_what_would_not_be_chosen_at_its_best_is_looked_at_for_a_quarter_of_the_
 
 def test_a_surprise_is_never_vain() -> None:
     purse = Purse(spent_s=0.5 * LOSS_SHARE, elapsed_s=1.0)
-    seen = {"urgent": True, "due": False, "price_s": 1e-4, "step_s": STEP_S}
+    seen = {"urgent": True, "due": False, "price_s": 1e-4, "allowed_s": STEP_S}
     assert shadowed(purse, **seen, vain=lambda: True) is not None
     assert shadowed(purse, **{**seen, "urgent": False, "due": True}, vain=lambda: True) is None
 
@@ -93,7 +98,7 @@ def test_a_shadows_turn_comes_once_in_each_stretch_and_keeps_no_rhythm() -> None
 
 def test_after_a_change_the_burst_is_there_whatever_doubts_have_used() -> None:
     purse = Purse(shadows=0.5, elapsed_s=10.0)
-    assert shadowed(purse, urgent=True, due=True, price_s=0.0, step_s=STEP_S) is None
+    assert shadowed(purse, urgent=True, due=True, price_s=0.0, allowed_s=STEP_S) is None
     assert renewed(purse).shadows == BURST
 
 
@@ -101,7 +106,7 @@ def test_probes_in_vain_become_rarer_until_texts_change() -> None:
     def wait(purse: Purse) -> tuple[Purse, int]:
         for step in range(1, 100_000):
             purse = passed(purse, 1.0)
-            found = probed(purse, price_s=0.0, step_s=STEP_S, known=True)
+            found = probed(purse, price_s=0.0, allowed_s=STEP_S, known=True)
             if found is not None:
                 return found, step
         raise AssertionError

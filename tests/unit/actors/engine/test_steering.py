@@ -17,7 +17,7 @@ from actors.sampling.rules import Rule
 from policies import estimate_cost
 from policies.choice import Arm
 from policies.choice_reasons import MEANING
-from policies.choice_records import Decision, Moment, Shadow
+from policies.choice_records import Decision, Moment, Plan, Shadow
 from policies.estimate_cost import Sample
 from tests.drafters.oracle import OracleDrafter
 from tests.law.harness import assert_pools_full, make_engine, plain, request
@@ -162,3 +162,48 @@ def test_d_zero_in_the_configuration_means_off() -> None:
         assert event.drafted == 0
     assert engine.steering is not None
     assert {reason for *_, reason in engine.steering.figures.decisions} <= {"off", "control"}
+
+
+def test_steps_in_which_nobody_is_asked_are_decided_once_for_a_stretch() -> None:
+    """And counted, learnt from and written as if each had been decided by itself."""
+    engine = engine_with(depth=0)
+    steering = engine.steering
+    assert steering is not None
+    decide, learn, decided, told = steering.policy.decide, steering.policy.learn, [], []
+    steering.policy.decide = lambda m: decided.append(m) or decide(m)  # type: ignore[method-assign]
+    steering.policy.learn = lambda o: told.append(o) or learn(o)  # type: ignore[method-assign]
+    steering.learn = type(steering).learn.__get__(steering)  # type: ignore[method-assign]
+    for name in ("a", "b"):
+        engine.add(request(name, PROMPT, LONG))
+    texts: dict[str, list[int]] = {"a": [], "b": []}
+    for event in drain(engine):
+        texts[event.request_id].extend(event.tokens)
+    assert texts["a"] == texts["b"] == plain(MODEL, PROMPT, LONG)
+    steps = LONG.max_tokens - 1
+    assert len(decided) < steps / 4
+    counted = steering.figures.decisions.total()
+    assert counted == pytest.approx(2 * steps, abs=4)
+    assert sum(outcome.steps for outcome in told) == pytest.approx(steps, abs=16)
+    assert sum(sum(o.tokens.values()) for o in told) == 2 * sum(o.steps for o in told)
+    assert_pools_full(engine)
+
+
+@pytest.mark.parametrize(("read_s", "asked"), [(0.5, True), (2.0, False)])
+def test_a_text_that_takes_too_long_to_read_for_what_is_left_to_write_is_not_drafted_for(
+    read_s: float, asked: bool
+) -> None:
+    """Standard decode would write the rest in 159 s: a tenth of it may go into reading 18 tokens
+    and the one that was written."""
+    engine = engine_with()
+    steering = engine.steering
+    assert steering is not None
+    arm = Arm("oracle", remote=False, max_depth=4, read_s=read_s)
+    steering.policy.meet(arm)
+    plan = Plan(arm, 4, 4, "gain", (0.9, 0.8, 0.7, 0.6))
+    steering.policy.decide = lambda _: Decision({"default": plan})  # type: ignore[method-assign]
+    engine.add(request("r", PROMPT, LONG))
+    engine.step()
+    engine.step()
+    seq = engine.sequences["r"]
+    assert bool(seq.asked) == asked
+    assert seq.depth_reason == ("" if asked else "no-gain")
