@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 MAX_POSITIONS = 32
 MEMORY = 400.0
@@ -57,6 +58,15 @@ def added(state: Acceptance, blocks: Sequence[tuple[int, int]]) -> Acceptance:
             decided[k] += 1.0
             kept[k] += k < accepted
     return Acceptance(tuple(decided), tuple(kept))
+
+
+def summed(one: Acceptance, other: Acceptance) -> Acceptance:
+    """The evidence of both."""
+
+    def plus(a: Sequence[float], b: Sequence[float]) -> tuple[float, ...]:
+        return tuple(map(sum, zip_longest(a, b, fillvalue=0.0)))
+
+    return Acceptance(plus(one.decided, other.decided), plus(one.accepted, other.accepted))
 
 
 def survival(

@@ -33,6 +33,8 @@ CALM_EVERY = 32
 URGENT_EVERY = 4
 """Steps between two looks at whether a shadow that is wanted can be paid by now."""
 CALM_LOOKS = 8
+MOSTLY = 0.5
+"""So large a share of new requests is a change of text."""
 IMPRESSION = 4
 """Blocks in a row that are asked for of a text that was read for evidence."""
 FRESH_STEPS = 12
@@ -55,7 +57,7 @@ class Adaptive:
         self.depth = depth
         self._plans: dict[str, Plan] = {}
         self._batch: object = None  # what they are for, and since when
-        self._at = 0
+        self._at = self._newest = 0
         self._same = Decision({})  # of a step like the last one
         self.due = 0  # the next step that has something of its own, if the batch stays
         self._calm = 0  # looks in a row at it that left everybody at standard decode
@@ -89,6 +91,7 @@ class Adaptive:
 
     def decide(self, moment: Moment) -> Decision:
         """What is asked of whom."""
+        self._newest = moment.step
         if self._as_before(moment):
             return self._same
         self._begin(moment)
@@ -119,10 +122,12 @@ class Adaptive:
 
     def turned(self, shares: Mapping[str, float]) -> None:
         """Of a cohort's requests so large a share is new."""
-        estimates = self.state.estimates
+        estimates, changed = self.state.estimates, dict(self.state.changed)
         for cohort, share in shares.items():
             estimates = estimate.turned(estimates, cohort, share)
-        self.state, self.due = replace(self.state, estimates=estimates), 0
+            if share >= MOSTLY and any(of == cohort for of, _ in estimates):
+                changed[cohort] = self._newest + 1
+        self.state, self.due = replace(self.state, estimates=estimates, changed=changed), 0
 
     def pursue(self, arm: Arm) -> None:
         """A shadow's drafter has read a text that is new to it, which was most of the price: a few

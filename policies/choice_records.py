@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from policies.choice import Arm, Group
 from policies.choice_reasons import Reason
@@ -115,4 +115,13 @@ class Policy(Protocol):
 
     def learn(self, outcome: Outcome) -> None:
         """After the step."""
+        ...
+
+
+@runtime_checkable
+class Turning(Protocol):
+    """A policy to which it matters that requests end and others begin."""
+
+    def turned(self, shares: Mapping[str, float]) -> None:
+        """By cohort, so large a share of its requests is new."""
         ...

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from operator import mul
 from typing import Literal
 
-from policies.acceptance import Acceptance, added, faded, survival
+from policies.acceptance import Acceptance, added, faded, summed, survival
 from policies.change import Cusum, calmed, watched
 
 Rule = Literal["greedy", "coupled", "rejection", "block"]
@@ -34,7 +34,12 @@ MEMORY = 400.0
 LONG_MEMORY = 4000.0
 WIDE_WEIGHT = 4.0
 """Blocks' worth of belief in these, for a cohort that has few blocks of its own."""
-PAST_BLOCKS = 64.0
+TEXT_BLOCKS = 8.0
+"""What a text counts in its cohort's past, however much was drafted for it: the ones for which
+drafting pays would else count most."""
+PAST_TEXTS = 8.0
+"""Texts that a cohort's past lasts, on average."""
+PAST_BLOCKS = 2.0 * TEXT_BLOCKS
 """With so many behind it, a cohort leans on its own past and not on everyone's."""
 KEPT_BLOCKS = 2.0
 """Of the evidence before a change, at most so many blocks are kept."""
@@ -89,7 +94,7 @@ class Best:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """As in `Estimate`; it fades slowly, and with steps alone."""
+    """As in `Estimate`, of the texts that are gone, each as `TEXT_BLOCKS` blocks."""
 
     accept: Acceptance = field(default_factory=Acceptance)
     reach: Acceptance = field(default_factory=Acceptance)
@@ -99,8 +104,7 @@ class Past:
 class Estimate:
     """accept: of the tokens that came. reach: of the tokens asked for, which came. watch: whether
     blocks still do as expected. step: when it was last added to. newest: the last readings, whose
-    blocks are in the counts. best and past, the counts of all texts so far, survive every change of
-    text."""
+    blocks are in the counts. best and past survive every change of text."""
 
     accept: Acceptance = field(default_factory=Acceptance)
     reach: Acceptance = field(default_factory=Acceptance)
@@ -139,9 +143,8 @@ def learnt(
     newest = (*old.newest[1 - NEWEST :], (step, tuple(blocks)))
     better = known >= ENOUGH_BLOCKS and expected.right >= _best(old, step).right
     best = Best(expected, step) if better else old.best
-    past = _added(_faded(old.past, math.exp(min(old.step - step, 0) / LONG_MEMORY)), blocks)
     now = _with(_aged(old, step, MEMORY), blocks, watch, newest)
-    result[key] = replace(now, best=best, past=past)
+    result[key] = replace(now, best=best)
     everyone = (EVERYONE, mechanism)
     wide = _aged(result.get(everyone, Estimate(step=step)), step, LONG_MEMORY)
     result[everyone] = _with(wide, blocks, wide.watch)
@@ -171,8 +174,21 @@ def turned(estimates: Estimates, cohort: str, share: float) -> dict[Key, Estimat
         if key[0] == cohort:
             keep = max(1.0 - share, min(1.0, KEPT_BLOCKS / max(_blocks(old), 1e-9)))
             accept, reach = faded(old.accept, keep), faded(old.reach, keep)
-            result[key] = replace(old, accept=accept, reach=reach, watch=calmed(old.watch))
+            past = _followed(old, share)
+            result[key] = replace(
+                old, accept=accept, reach=reach, watch=calmed(old.watch), past=past
+            )
     return result
+
+
+def _followed(old: Estimate, share: float) -> Past:
+    """The past, with so large a share of what was known of the present."""
+    blocks = _blocks(old)
+    if blocks <= KEPT_BLOCKS:
+        return old.past
+    gone = _faded(Past(old.accept, old.reach), share * TEXT_BLOCKS / blocks)
+    kept = _faded(old.past, 1.0 - share / PAST_TEXTS)
+    return Past(summed(kept.accept, gone.accept), summed(kept.reach, gone.reach))
 
 
 def outlook(

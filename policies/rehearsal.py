@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from policies.choice import Arm, Group
-from policies.choice_records import Decision, Drafted, Moment, Outcome, Policy
+from policies.choice_records import Decision, Drafted, Moment, Outcome, Policy, Turning
 from policies.choice_rows import Offer
 from policies.estimate import Key, Rule, Scored, shadows_count
 
@@ -81,6 +81,7 @@ class Phase:
 
     sizes, right: by arm, [rounds, clients], tokens that a block asked for in that round would have
     and how many first ones would be accepted. alive: [rounds, clients, depth], P(accepted so far).
+    new: [rounds], the share of the requests that begin in it.
     """
 
     def __init__(
@@ -90,6 +91,8 @@ class Phase:
         dice = np.random.default_rng(seed)
         ends = dice.random((rounds, clients)) < 1.0 / LIFE
         request = np.cumsum(ends, axis=0)
+        self.new = ends.mean(axis=1)
+        self.new[0] = 1.0
         own = dice.normal(0.0, SPREAD, (int(request.max()) + 1, clients))
         shift = own[request, np.arange(clients)]
         self.sizes: dict[Arm, np.ndarray] = {}
@@ -161,6 +164,8 @@ def rehearse(
     depth, controlled = np.zeros(phase.rounds), np.zeros(phase.rounds)
     reasons: list[str] = []
     for t in range(phase.rounds):
+        if phase.new[t] and isinstance(policy, Turning):
+            policy.turned({COHORT: float(phase.new[t])})
         moment = Moment(first_step + t, groups, arms, rule)
         decision = policy.decide(moment)
         round_ = _Round(phase, machine, moment, decision, t, float(factors[t]))

@@ -23,15 +23,19 @@ SMOOTH = 0.05
 
 
 class Scouting:
-    """One engine's. usual_s: what telling and asking drafters takes of a step, on average."""
+    """One engine's. What telling and asking drafters takes of a step is known by who is asked."""
 
     def __init__(self) -> None:
-        self.usual_s = 0.0
+        self._usual_s: dict[frozenset[Arm], float] = {}
         self._known: dict[Arm, set[str]] = {}
         self._read_s: dict[Arm, float] = {}  # of a token, by arm
         self._reading = 0  # tokens, for the shadow of this step
         self._new = False  # whether a request that is asked in this step is a stranger
         self._turn = 0
+
+    def usual_s(self, asked: frozenset[Arm]) -> float:
+        """What telling and asking these takes of this thread, on average."""
+        return self._usual_s.get(asked, 0.0)
 
     def begin(self) -> None:
         """Another step."""
@@ -87,15 +91,22 @@ class Scouting:
         return chosen
 
     def beyond_s(
-        self, shadow: Shadow | None, price_s: float, asking_s: float, of: Gathered
+        self,
+        shadow: Shadow | None,
+        price_s: float,
+        asking_s: float,
+        asked: frozenset[Arm],
+        of: Gathered,
     ) -> float:
         """Seconds of this thread that a step's evidence took beyond `price_s`; below zero where it
-        was cheaper. asking_s: what telling and asking took before the step."""
+        was cheaper. asking_s: what telling and asking took before the step; asked: for blocks that
+        may be verified."""
+        usual_s = self._usual_s.setdefault(asked, 0.0)
         if shadow is None and not self._new:
-            self.usual_s += SMOOTH * (asking_s - self.usual_s)
+            self._usual_s[asked] += (SMOOTH if usual_s else 1.0) * (asking_s - usual_s)
         if shadow is None or shadow.arm.remote or self._new:
             return 0.0
-        more_s = max(0.0, asking_s - self.usual_s)
+        more_s = max(0.0, asking_s - usual_s)
         drafted_us = (draft.draft_us for arm, draft in of.shadows.values() if arm == shadow.arm)
         drafted_s = max(drafted_us, default=0) / 1e6
         if self._reading and drafted_s:

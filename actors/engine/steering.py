@@ -40,6 +40,8 @@ SMALL = 0.01
 """Of a step of standard decode: what asking may take without being weighed."""
 ASK_S = 0.0001
 """What asking remote drafters takes of the engine's thread, before it was ever measured."""
+LENIENT_SHARE = 0.04
+"""The same where requests whose blocks have not paid are asked in one round of `REST`."""
 LENIENT = ("no-gain", "held", "no-evidence")
 """Reasons of plans that leave it to each request's own record."""
 READ_SHARE = 0.1
@@ -177,7 +179,7 @@ class Steering:
             return plan
         depth, sessions = self.policy.depth, moment.writers
         price_s, arm = min((self._price_s(arm, sessions, depth), arm) for arm in moment.arms)
-        if price_s > SMALL * self.step_s(moment.writers):
+        if price_s > LENIENT_SHARE * self.step_s(moment.writers):
             return plan
         depth = min(depth, arm.max_depth)
         return Plan(arm, 0 if plan.reason == "no-evidence" else depth, depth, plan.reason)
@@ -248,7 +250,10 @@ class Steering:
         thread, before the step."""
         if (decision := self._decision) is None:
             return
-        beyond_s = self._scouting.beyond_s(decision.shadow, decision.price_s, asking_s, gathered)
+        asked = frozenset(self._asks)
+        beyond_s = self._scouting.beyond_s(
+            decision.shadow, decision.price_s, asking_s, asked, gathered
+        )
         self.policy.charge(beyond_s)
         if self._elsewhere:
             self._ask_s += 0.1 * (asking_s - self._ask_s)
@@ -374,9 +379,8 @@ class Steering:
                 trip_s = max(0.0, gathered.waited_s - draft_s) + self._drag_s
                 yield Drafted(arm, sessions, depth, draft_s, None if self._here else trip_s)
             else:
-                yield Drafted(
-                    arm, sessions, depth, draft_s + self._scouting.usual_s / len(self._asks)
-                )
+                telling_s = self._scouting.usual_s(frozenset(self._asks)) / len(self._asks)
+                yield Drafted(arm, sessions, depth, draft_s + telling_s)
         shadows: dict[Arm, list[Draft]] = {}
         for arm, draft in gathered.shadows.values():
             shadows.setdefault(arm, []).append(draft)

@@ -59,16 +59,15 @@ def test_of_many_requests_a_new_one_changes_little() -> None:
 
 def test_a_cohort_with_a_past_leans_on_that_and_not_on_everyone() -> None:
     """Two kinds of text in two cohorts: neither is expected to be like the other."""
-    readings = int(PAST_BLOCKS)
     estimates: Estimates = {}
-    for step in range(readings):
+    for step in range(64):
         estimates, _ = learnt(estimates, KEY, GOOD, step)
         estimates, _ = learnt(estimates, ("chat", "eagle3"), BAD, step)
+        if step % 8 == 7:
+            estimates = turned(turned(estimates, "default", 1.0), "chat", 1.0)
     assert estimates[EVERYONE, "eagle3"].accept.decided[0] > PAST_BLOCKS
-    code = outlook(turned(estimates, "default", 1.0), *KEY, 4, readings).right
-    chat = outlook(turned(estimates, "chat", 1.0), "chat", "eagle3", 4, readings).right
-    assert code > 3.0
-    assert chat < 0.5
+    assert outlook(estimates, *KEY, 4, 64).right > 3.0
+    assert outlook(estimates, "chat", "eagle3", 4, 64).right < 0.5
 
 
 def test_the_best_text_of_late_is_remembered_through_others_and_not_for_ever() -> None:

@@ -54,7 +54,7 @@ def test_what_reading_took_is_its_price_from_then_on() -> None:
     assert chosen(scouting, texts(100), 1.0) == ["0"]
     gathered = Gathered(shadows={"0": (HERE, Draft((1,), "eagle3", False, 2000))})
     shadow = Shadow("default", HERE, 4, 4)
-    beyond_s = scouting.beyond_s(shadow, 0.003, 0.05, gathered)
+    beyond_s = scouting.beyond_s(shadow, 0.003, 0.05, frozenset(), gathered)
     assert beyond_s == pytest.approx(0.05 + 0.002 - 0.003)
     scouting.forget("0")
     assert chosen(scouting, texts(100), 0.049) == []
