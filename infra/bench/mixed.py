@@ -100,7 +100,7 @@ def measure(options: argparse.Namespace, legs: list[Leg]) -> list[list[Written]]
     prompts = load(options.prompts).prompts
     for turn in range(options.rounds * len(prompts)):
         prompt = prompts[turn % len(prompts)]
-        chat = [{"role": "user", "content": prompt.turns[0]}]
+        chat = [{"role": role, "content": content} for role, content in prompt.messages]
         ids = tokenizer.apply_chat_template(chat, add_generation_prompt=True)["input_ids"]
         request = EngineRequest(f"r{turn}", tuple(ids), params, cache_salt=f"r{turn}")
         for place in range(len(legs)):
