@@ -109,6 +109,10 @@ class Scouting:
         more_s = max(0.0, asking_s - usual_s)
         drafted_us = (draft.draft_us for arm, draft in of.shadows.values() if arm == shadow.arm)
         drafted_s = max(drafted_us, default=0) / 1e6
+        if not any(arm.remote for arm in asked):
+            # What was drafted here was drafted in this wait; blocks that came out empty as well.
+            others_us = max((draft.draft_us for draft in of.drafts.values()), default=0)
+            drafted_s = max(drafted_s, of.waited_s - others_us / 1e6)
         if self._reading and drafted_s:
             # Read where it is told, or with the first block, as the drafter likes.
             now = (more_s + max(0.0, drafted_s - price_s)) / self._reading

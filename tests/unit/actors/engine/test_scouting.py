@@ -59,3 +59,17 @@ def test_what_reading_took_is_its_price_from_then_on() -> None:
     scouting.forget("0")
     assert chosen(scouting, texts(100), 0.049) == []
     assert chosen(scouting, texts(100), 0.051) == ["0"]
+
+
+def test_a_block_that_comes_out_empty_has_taken_its_time() -> None:
+    """A drafter that is slow and of no use costs what it costs (law L4)."""
+    scouting, shadow = Scouting(), Shadow("default", HERE, 4, 4)
+    empty = Gathered(waited_s=0.03, judged={"0": (HERE, 0, 0)})
+    assert scouting.beyond_s(shadow, 0.01, 0.0, frozenset(), empty) == pytest.approx(0.02)
+    other = Arm("suffix", False)
+    drafts = {"1": Draft((1,), "suffix", False, 12_000)}
+    beside = Gathered(drafts, waited_s=0.03, judged={"0": (HERE, 0, 0)})
+    found = scouting.beyond_s(shadow, 0.01, 0.0, frozenset({other}), beside)
+    assert found == pytest.approx(0.03 - 0.012 - 0.01)
+    remote = frozenset({ELSEWHERE})
+    assert scouting.beyond_s(shadow, 0.01, 0.0, remote, empty) == pytest.approx(-0.01)
