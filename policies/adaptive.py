@@ -7,7 +7,6 @@ through its cohort's estimates, which are all in `state` for everybody to see (p
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -361,14 +360,11 @@ class Adaptive:
         moment, kind = outcome.moment, outcome.decision.kind
         if not self.windows.steps or self.windows.settling(moment.step):
             return ledgers
-        counts: Counter[str] = Counter()
-        for group in moment.groups:
-            counts[group.cohort] += group.count
-        writers, cost = counts.total(), self.state.step_cost
+        writers, cost = moment.writers, self.state.step_cost
         rows = float(writers + moment.other_rows)
         standard_s = estimate_cost.step_s(cost, rows, writers, moment.context)
         period, steps = self.windows.period_of(moment.step), outcome.step_s / standard_s
-        for cohort, count in counts.items():
+        for cohort, count in moment.counts.items():
             ledger = ledgers.get(cohort, control.Ledger(period))
             noted = control.noted(
                 ledger,

@@ -33,6 +33,14 @@ class Moment:
     def writers(self) -> int:
         return sum(group.count for group in self.groups)
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """Requests that write, by cohort."""
+        counts: dict[str, int] = {}
+        for group in self.groups:
+            counts[group.cohort] = counts.get(group.cohort, 0) + group.count
+        return counts
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:

@@ -39,10 +39,9 @@ class View:
     def __init__(self, state: State, moment: Moment, depth: int) -> None:
         self._state, self.moment, self._depth = state, moment, depth
         self.arms = [arm for arm in moment.arms if arm in state.draft] if depth else []
-        self.counts: dict[str, int] = {}
+        self.counts = moment.counts
         self.limits: dict[str, int] = {}
         for group in moment.groups:
-            self.counts[group.cohort] = self.counts.get(group.cohort, 0) + group.count
             self.limits[group.cohort] = max(self.limits.get(group.cohort, 0), group.limit)
         self.cohorts = sorted(self.counts)
         cost, draft, writers = state.step_cost, state.draft, moment.writers

@@ -93,18 +93,39 @@ class Best:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
-    """As in `Estimate`, of the texts that are gone, each as `TEXT_BLOCKS` blocks."""
+class Counts:
+    """accept: of the tokens that came. reach: of the tokens asked for, which came."""
 
     accept: Acceptance = field(default_factory=Acceptance)
     reach: Acceptance = field(default_factory=Acceptance)
+
+    @property
+    def blocks(self) -> float:
+        """How much it rests on."""
+        return self.reach.decided[0] if self.reach.decided else 0.0
+
+    def faded(self, keep: float) -> Counts:
+        """The same rates by a share of the evidence."""
+        return Counts(faded(self.accept, keep), faded(self.reach, keep))
+
+    def plus(self, blocks: Sequence[Scored]) -> Counts:
+        """With the blocks of a step."""
+        return Counts(
+            added(self.accept, [(block.size, block.right) for block in blocks if block.size]),
+            added(self.reach, [(block.asked, block.size) for block in blocks]),
+        )
+
+    def summed(self, other: Counts) -> Counts:
+        """The evidence of both."""
+        return Counts(summed(self.accept, other.accept), summed(self.reach, other.reach))
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """accept: of the tokens that came. reach: of the tokens asked for, which came. watch: whether
     blocks still do as expected. step: when it was last added to. newest: the last readings, whose
-    blocks are in the counts. best and past survive every change of text."""
+    blocks are in the counts. best, and past, of the texts that are gone, each as `TEXT_BLOCKS`
+    blocks, survive every change of text."""
 
     accept: Acceptance = field(default_factory=Acceptance)
     reach: Acceptance = field(default_factory=Acceptance)
@@ -112,7 +133,7 @@ class Estimate:
     step: int = 0
     newest: Readings = field(default=(), compare=False, repr=False)
     best: Best = field(default_factory=Best, compare=False, repr=False)
-    past: Past = field(default_factory=Past, compare=False, repr=False)
+    past: Counts = field(default_factory=Counts, compare=False, repr=False)
 
 
 def shadows_count(rule: Rule) -> bool:
@@ -181,14 +202,13 @@ def turned(estimates: Estimates, cohort: str, share: float) -> dict[Key, Estimat
     return result
 
 
-def _followed(old: Estimate, share: float) -> Past:
+def _followed(old: Estimate, share: float) -> Counts:
     """The past, with so large a share of what was known of the present."""
-    blocks = _blocks(old)
-    if blocks <= KEPT_BLOCKS:
+    now = _counts(old)
+    if now.blocks <= KEPT_BLOCKS:
         return old.past
-    gone = _faded(Past(old.accept, old.reach), share * TEXT_BLOCKS / blocks)
-    kept = _faded(old.past, 1.0 - share / PAST_TEXTS)
-    return Past(summed(kept.accept, gone.accept), summed(kept.reach, gone.reach))
+    gone = now.faded(share * TEXT_BLOCKS / now.blocks)
+    return old.past.faded(1.0 - share / PAST_TEXTS).summed(gone)
 
 
 def outlook(
@@ -222,18 +242,22 @@ def evidence(estimates: Estimates, cohort: str, mechanism: str, step: int) -> fl
     """How much an outlook rests on, in blocks: the cohort's own, or what everyone's count for."""
     own = estimates.get((cohort, mechanism), Estimate(step=step))
     faded_by = math.exp(-max(step - own.step, 0) / MEMORY)
-    return max(_blocks(own) * faded_by, min(_blocks(_wide(estimates, own, mechanism)), WIDE_WEIGHT))
+    return max(_blocks(own) * faded_by, min(_wide(estimates, own, mechanism).blocks, WIDE_WEIGHT))
 
 
-def _wide(estimates: Estimates, own: Estimate, mechanism: str) -> Past | Estimate:
+def _wide(estimates: Estimates, own: Estimate, mechanism: str) -> Counts:
     """What a cohort with few blocks leans on."""
-    if _blocks(own.past) >= PAST_BLOCKS:
+    if own.past.blocks >= PAST_BLOCKS:
         return own.past
-    return estimates.get((EVERYONE, mechanism), Estimate())
+    return _counts(estimates.get((EVERYONE, mechanism), Estimate()))
 
 
-def _blocks(estimate: Past | Estimate) -> float:
-    return estimate.reach.decided[0] if estimate.reach.decided else 0.0
+def _counts(estimate: Estimate) -> Counts:
+    return Counts(estimate.accept, estimate.reach)
+
+
+def _blocks(estimate: Estimate) -> float:
+    return _counts(estimate).blocks
 
 
 def _longest(blocks: Sequence[Scored]) -> int:
@@ -252,19 +276,8 @@ def _aged(estimate: Estimate, step: int, memory: float) -> Estimate:
 def _with(
     estimate: Estimate, blocks: Sequence[Scored], watch: Cusum, newest: Readings = ()
 ) -> Estimate:
-    counts = _added(Past(estimate.accept, estimate.reach), blocks)
+    counts = _counts(estimate).plus(blocks)
     return replace(estimate, accept=counts.accept, reach=counts.reach, watch=watch, newest=newest)
-
-
-def _faded(counts: Past, keep: float) -> Past:
-    return Past(faded(counts.accept, keep), faded(counts.reach, keep))
-
-
-def _added(counts: Past, blocks: Sequence[Scored]) -> Past:
-    return Past(
-        added(counts.accept, [(block.size, block.right) for block in blocks if block.size]),
-        added(counts.reach, [(block.asked, block.size) for block in blocks]),
-    )
 
 
 def _watch(

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 from policies.acceptance import Acceptance
 from policies.cohorts import MAX_COHORTS
-from policies.estimate import ENOUGH_BLOCKS, EVERYONE, MEMORY, Estimate, Estimates, Key
-from policies.tally import LEAST_BLOCKS, MAX_MECHANISMS, Counts, Totals
+from policies.estimate import ENOUGH_BLOCKS, EVERYONE, MEMORY, Counts, Estimate, Estimates, Key
+from policies.tally import LEAST_BLOCKS, MAX_MECHANISMS, Totals
 
 MEMORY_S = 900.0
 """Seconds that a report lasts, on average."""

@@ -11,41 +11,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from policies.acceptance import Acceptance, added, faded
+from policies.acceptance import Acceptance
 from policies.cohorts import DEFAULT, MAX_COHORTS
-from policies.estimate import MEMORY, Key, Scored
+from policies.estimate import MEMORY, Counts, Key, Scored
 
 MAX_MECHANISMS = 16
 MAX_POSITIONS = 16
 """Positions behind it lean on this one, as all do on the one before."""
 LEAST_BLOCKS = 0.5
 """Less evidence is not worth sending."""
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """accept: of the tokens that came. reach: of the tokens asked for, which came."""
-
-    accept: Acceptance = field(default_factory=Acceptance)
-    reach: Acceptance = field(default_factory=Acceptance)
-
-    @property
-    def blocks(self) -> float:
-        """How much it rests on."""
-        return self.reach.decided[0] if self.reach.decided else 0.0
-
-    def faded(self, keep: float) -> Counts:
-        """The same rates by a share of the evidence."""
-        return Counts(faded(self.accept, keep), faded(self.reach, keep))
-
-    def plus(self, blocks: Sequence[Scored]) -> Counts:
-        """With the blocks of a step."""
-        return Counts(
-            added(self.accept, [(block.size, block.right) for block in blocks if block.size]),
-            added(self.reach, [(block.asked, block.size) for block in blocks]),
-        )
 
 
 Totals = Mapping[Key, Counts]

@@ -13,10 +13,10 @@ from policies.acceptance import Acceptance
 from policies.cohorts import MAX_COHORTS
 from policies.control import Windows
 from policies.draftlength import DraftPlan
-from policies.estimate import EVERYONE, Key
+from policies.estimate import EVERYONE, Counts, Key
 from policies.live import Live, Settings
 from policies.pooled import Contribution
-from policies.tally import MAX_MECHANISMS, MAX_POSITIONS, Counts, Totals
+from policies.tally import MAX_MECHANISMS, MAX_POSITIONS, Totals
 
 MAX_NAME = 64
 MAX_COUNT = 1e9

@@ -5,9 +5,9 @@ from __future__ import annotations
 from policies.acceptance import survival
 from policies.choice import Group
 from policies.choice_records import Moment
-from policies.estimate import ENOUGH_BLOCKS, EVERYONE
+from policies.estimate import ENOUGH_BLOCKS, EVERYONE, Counts
 from policies.pooled import Contribution, summed
-from policies.tally import Counts, Totals
+from policies.tally import Totals
 from tests.unit.policies.test_adaptive import SUFFIX, make_moment, make_policy, moments, play
 
 KEY = ("default", "suffix")

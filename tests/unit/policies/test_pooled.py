@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 
 from policies.acceptance import Acceptance, survival
 from policies.cohorts import MAX_COHORTS
-from policies.estimate import ENOUGH_BLOCKS, EVERYONE, MEMORY, Estimate, Scored, evidence, learnt
+from policies.estimate import (
+    ENOUGH_BLOCKS,
+    EVERYONE,
+    MEMORY,
+    Counts,
+    Estimate,
+    Scored,
+    evidence,
+    learnt,
+)
 from policies.pooled import (
     BEGIN_BLOCKS,
     MAX_VERIFIERS,
@@ -23,7 +32,7 @@ from policies.pooled import (
     summed,
     thinned,
 )
-from policies.tally import MAX_MECHANISMS, Counts, Tally
+from policies.tally import MAX_MECHANISMS, Tally
 
 KEY = ("chat", "suffix")
 TENTHS = {0.1: "a", 0.2: "b", 0.3: "c"}

@@ -10,8 +10,7 @@ from actors.engine.told import told
 from actors.policy.messages import tally_messages
 from pilotfish.v1 import control_pb2 as control
 from policies.control import Windows
-from policies.estimate import Scored
-from policies.tally import Counts
+from policies.estimate import Counts, Scored
 from tests.unit.policies.test_adaptive import make_moment, make_policy
 
 KEY = ("default", "suffix")
