@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "abi.h"
+#include "room.h"
 #include "simd.h"
 
 namespace pilotfish {
@@ -27,9 +28,9 @@ struct Group {
 };
 
 struct AttentionScratch {
-  std::vector<float> keys, values;       // [TILE][head_dim]
-  std::vector<float> acc;                // [queries][head_dim]
-  std::vector<float> most;               // [queries] running maximum
+  Room keys, values;                     // [TILE][head_dim]
+  Room acc;                              // [queries][head_dim]
+  Room most;                             // [queries] running maximum
   std::vector<Lanes> total;              // [queries] running sum, lane by lane
 
   // Room for as many queries; may throw, and nothing below does.

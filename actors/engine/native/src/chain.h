@@ -118,9 +118,9 @@ class ChainWalk {
   const PilotfishChainStep& s_;
   const long hidden_;
   std::vector<long> live_;  // chains that go on, in order; row r of all below is live_[r]'s
-  std::vector<float> state_, next_, normed_, embedded_;  // [rows][hidden]
-  std::vector<float> logits_;                            // [rows][head's columns]
-  std::vector<float> cosines_, sines_;                   // [rows][turned / 2]
+  Room state_, next_, normed_, embedded_;  // [rows][hidden]
+  Room logits_;                            // [rows][head's columns]
+  Room cosines_, sines_;                   // [rows][turned / 2]
 };
 
 }  // namespace pilotfish

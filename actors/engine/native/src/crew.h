@@ -13,7 +13,7 @@ class Crew {
  public:
   // One member's own room.
   struct Member {
-    std::vector<float> panel;
+    Room panel;
     AttentionScratch attention;
   };
 
@@ -71,7 +71,7 @@ class Crew {
   std::mutex mutex_;
   Team team_;
   std::vector<Member> members_;
-  std::vector<float> rooms_[ROOMS];
+  Room rooms_[ROOMS];
   Phase phases_[PHASES];
 };
 

@@ -53,7 +53,7 @@ class Decoder final : public Executor {
 
   struct Member {
     AttentionScratch attention;
-    std::vector<float> panel;
+    Room panel;
   };
 
   struct Task {
@@ -245,10 +245,10 @@ class Decoder final : public Executor {
   long query_ = 0, qkv_ = 0;
   std::unique_ptr<Phase[]> phases_;
   std::vector<Task> tasks_;
-  std::vector<float> hidden_;     // [rows][hidden] the residual stream, values of type T
-  std::vector<float> normed_;     // [rows][hidden] a norm's output; scratch while it is not needed
-  std::vector<float> projected_;  // [rows][qkv] or [rows][2 inter]
-  std::vector<float> mixed_;      // [rows][heads * head_dim] or [rows][inter]
+  Room hidden_;     // [rows][hidden] the residual stream, values of type T
+  Room normed_;     // [rows][hidden] a norm's output; scratch while it is not needed
+  Room projected_;  // [rows][qkv] or [rows][2 inter]
+  Room mixed_;      // [rows][heads * head_dim] or [rows][inter]
 };
 
 }  // namespace
