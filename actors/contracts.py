@@ -191,7 +191,8 @@ class SessionView(Protocol):
 @dataclass(frozen=True, slots=True)
 class Draft:
     """A block ready for verification: it starts at the request's committed length. behind: tokens
-    of the block before these that had already been committed when it came. law: see `Proposal`."""
+    of the block before these that had already been committed when it came. confidence, law: see
+    `Proposal`; confidence is empty where the drafter gives none."""
 
     tokens: tuple[int, ...]
     mechanism: str
@@ -199,13 +200,15 @@ class Draft:
     draft_us: int = 0
     behind: int = 0
     law: tuple[TokenLaw, ...] | None = None
+    confidence: tuple[float, ...] = ()
 
     def cut(self, length: int) -> Draft:
         """Its first `length` tokens."""
         if len(self.tokens) <= length:
             return self
         law = None if self.law is None else self.law[:length]
-        return replace(self, tokens=self.tokens[:length], law=law)
+        sure = self.confidence[:length]
+        return replace(self, tokens=self.tokens[:length], law=law, confidence=sure)
 
 
 @dataclass(frozen=True, slots=True)

@@ -247,7 +247,7 @@ class Adaptive:
         now, reasons = held(self.state.held, view, moment.step, fresh=fresh)
         self.state = replace(self.state, held=now)
         self._plans = {c: self._plan(view, c, now.picks[c], reasons[c]) for c in view.cohorts}
-        calm = batch == self._batch and not fresh and not any(p.depth for p in now.picks.values())
+        calm = batch == self._batch and not fresh and not any(p.depth for p in self._plans.values())
         self._calm = self._calm + 1 if calm and not now.better else 0
         self._batch, self._at, self._same = batch, moment.step, Decision(self._plans)
         return self._plans
@@ -316,12 +316,14 @@ class Adaptive:
             price_s=price_s,
             allowed_s=self._allowed_s,
             vain=lambda: (
-                not view.promises(cohort, arm, Pick(plans[cohort].arm, plans[cohort].depth))
+                not surprises[chosen]
+                and not view.promises(cohort, arm, Pick(plans[cohort].arm, plans[cohort].depth))
             ),
         )
         left = self._pursued[1] - 1 if self._pursued else 0
         self._pursued = (arm, left) if pursued[chosen] and purse is not None and left else None
         if purse is None:
+            self._urgent = urgent and not self.affords(price_s)  # else there is nothing to wait for
             return None
         self.state = replace(self.state, purse=purse)
         return Shadow(cohort, arm, depth, sessions, again=pursued[chosen])

@@ -8,11 +8,10 @@ for rules under which shadows say nothing, at most one step in a hundred, and ha
 each that was not the first of its kind, until texts change.
 
 The price of both is kept in one account, in seconds, with probes at their worst case, nothing
-accepted. It never exceeds 1% of the time that has passed plus an allowance, one step and three for
-each drafter that has to read a text first: that is the bound on the regret of exploring, whatever
-the texts do. A shadow of a mechanism that even good luck
-would not bring to be chosen can but notice that texts have changed: it waits until the account is
-below a quarter of that.
+accepted. It never exceeds 0.5% of the time that has passed plus an allowance, one step and three
+for each drafter that has to read a text first: that is the bound on the regret of exploring,
+whatever the texts do. A shadow of a mechanism that even good luck would not bring to be chosen can
+but notice that texts have changed: it waits until the account is below half of that.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ BURST = 16.0
 SHADOW_ROWS = 4
 """Requests that draft in a shadow."""
 PROBE_SHARE = 0.01
-LOSS_SHARE = 0.01
+LOSS_SHARE = 0.005
 VAIN_SHARE = 0.0025
 MAX_BACKOFF = 64
 IMPRESSION_STEPS = 3
@@ -101,7 +100,7 @@ def shadowed(
     if not (urgent or due) or purse.shadows < 1.0 or not affords(purse, price_s, allowed_s):
         return None
     dear = purse.spent_s + price_s > VAIN_SHARE * purse.elapsed_s
-    if dear and price_s and not urgent and vain():
+    if dear and price_s and vain():
         return None
     return replace(purse, shadows=purse.shadows - 1.0, spent_s=purse.spent_s + price_s)
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 
 from actors.contracts import Draft, Gathered
 from actors.sampling.rules import DEFAULT, Rule, weighs_laws
+from policies import confidence
 from policies.acceptance import Acceptance, faded, survival, verified
 from policies.budget import MARGIN, allot, pays
 from policies.cost import Cost, observed, seconds
@@ -52,8 +53,8 @@ JUDGE_EVERY = 32
 class _Track:
     """One request on one mechanism. sizes: how many tokens came of those asked for. offered: what
     is being scored of a block, behind `behind` tokens of it that had come true before, and matched
-    that have since. vain: asks in a row that brought no verified row; rested: rounds without an ask
-    since."""
+    that have since; sure: how sure the drafter was of each. own: how that has come true. vain: asks
+    in a row that brought no verified row; rested: rounds without an ask since."""
 
     request_id: str
     mechanism: str
@@ -62,6 +63,8 @@ class _Track:
     offered: tuple[int, ...] = ()
     behind: int = 0
     matched: int = 0
+    sure: tuple[float, ...] = ()
+    own: confidence.Own = field(default_factory=confidence.Own)
     asked: int = 0
     vain: int = 0
     rested: int = 0
@@ -73,6 +76,7 @@ class _Everyone:
 
     acceptance: Acceptance = field(default_factory=Acceptance)
     sizes: Acceptance = field(default_factory=Acceptance)
+    sure: confidence.Calibration = field(default_factory=confidence.Calibration)
 
 
 class Speculation:
@@ -184,8 +188,8 @@ class Speculation:
             for (r, _), size in zip(offers, sizes, strict=True)
         ]
         chances = [
-            self._chance(track, size)[: max(bound, 0)]
-            for track, size, bound in zip(tracks, sizes, bounds, strict=True)
+            self._chance_of(track, draft, size)[: max(bound, 0)]
+            for track, (_, draft), size, bound in zip(tracks, offers, sizes, bounds, strict=True)
         ]
         depths = allot(chances, writers, self.step_s, other_rows=other_rows, spent_s=spent_s)
         chosen: dict[str, Draft] = {}
@@ -232,6 +236,11 @@ class Speculation:
             return  # right so far, and more is to come
         size = track.behind + len(track.offered)
         self._score(track, size, track.behind + track.matched, seen=False)
+        if track.sure:
+            every = self._of(track.mechanism)
+            every.sure, track.own = confidence.scored(
+                every.sure, track.own, track.sure, track.matched, track.behind
+            )
         track.offered = ()
 
     def verified(self, request_id: str, drafted: int, accepted: int) -> None:
@@ -271,6 +280,13 @@ class Speculation:
     def _chance(self, track: _Track, depth: int) -> tuple[float, ...]:
         return survival(track.acceptance, depth, self._of(track.mechanism).acceptance, WEIGHT)
 
+    def _chance_of(self, track: _Track, draft: Draft, size: int) -> tuple[float, ...]:
+        """Of this very block, where its drafter says how sure it is."""
+        if self._by_verdict or not draft.confidence:
+            return self._chance(track, size)
+        known = self._of(track.mechanism).sure
+        return confidence.survival(known, track.own, draft.confidence, draft.behind)
+
     def _offered(self, request_id: str, draft: Draft) -> _Track:
         track = self._track(request_id)
         self._offer(track, draft)
@@ -281,6 +297,7 @@ class Speculation:
         if not track.offered:
             if not self._by_verdict:
                 track.offered, track.behind, track.matched = draft.tokens, draft.behind, 0
+                track.sure = draft.confidence
             self._sized(track, draft.behind + len(draft.tokens))
 
     def _sizes_of(self, offers: Sequence[tuple[str, Draft]], asked: Mapping[str, int]) -> list[int]:

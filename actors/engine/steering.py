@@ -78,6 +78,7 @@ class Steering:
         self._groups: dict[tuple[str, int], int] = {}  # requests by (cohort, limit)
         self._made: tuple[Group, ...] = ()  # the same, as the policy is told
         self._counts: dict[str, int] = {}  # and by cohort
+        self._resting: set[str] = set()  # cohorts some of whose drafters are left alone
         self._prices: dict[int, float] = {}
         self._priced: tuple[object, int] = (None, 0)  # what they are for
         self._scouting = Scouting()
@@ -152,14 +153,18 @@ class Steering:
         """Who writes, by cohort and limit; most steps are like the last."""
         groups: dict[tuple[str, int], int] = {}
         new: dict[str, int] = {}
+        resting: set[str] = set()
         for seq in writing:
             cohort = self._cohorts.get(seq.request_id)
             if cohort is None:
                 cohort = self._cohorts[seq.request_id] = cohort_of(seq)
                 new[cohort] = new.get(cohort, 0) + 1
             cap = caps.get(seq.request_id)
+            if cap is not None and cap.tokens and not seq.drafting:
+                resting.add(cohort)
             group = cohort, cap.tokens if cap is not None and seq.drafting else 0
             groups[group] = groups.get(group, 0) + 1
+        self._resting = resting
         if groups == self._groups and not new:
             return
         self._groups, self._counts = groups, {}
@@ -173,6 +178,8 @@ class Steering:
         """Where a cohort's blocks do not pay on average, or nothing is known of them, and asking is
         cheap: its requests are asked, and their own records decide."""
         moment = self.moment
+        if plan.reason == "wish" and cohort in self._resting:
+            return replace(plan, reason="no-gain")  # the policy sees that nobody may be asked
         if plan.arm is not None or plan.reason not in LENIENT:
             return plan
         if moment is None or not moment.arms or weighs_laws(self._rule):
@@ -260,8 +267,15 @@ class Steering:
 
     def most(self, drafts: Mapping[str, Draft]) -> dict[str, int]:
         """How many tokens of each block its cohort's plan lets be verified."""
-        none = Plan(None, 0, 0, "no-gain")
-        return {r: self._plans.get(self._cohorts.get(r, ""), none).depth for r in drafts}
+        return {r: self._most(self._plans.get(self._cohorts.get(r, "")), drafts[r]) for r in drafts}
+
+    def _most(self, plan: Plan | None, draft: Draft) -> int:
+        """A plan's D is for its cohort's blocks on average; one that says how sure it is may be
+        verified as far as was asked for, where what is verified may hang on what was drafted."""
+        if plan is None or not plan.depth:
+            return 0
+        knows = draft.confidence and not weighs_laws(self._rule)
+        return max(plan.depth, plan.ask) if knows else plan.depth
 
     def reason(self, request_id: str) -> str:
         """Why a block of this request was not verified though it came."""
@@ -271,7 +285,7 @@ class Steering:
     def why(self, seq: Sequence, came: Draft, kept: Draft) -> Reason:
         """Why so much of a block is verified: of `came`, the first tokens, `kept`."""
         plan = self._plans.get(self._cohorts.get(seq.request_id, ""))
-        most, count = min(plan.depth if plan else 0, len(came.tokens)), len(kept.tokens)
+        most, count = min(self._most(plan, came), len(came.tokens)), len(kept.tokens)
         if count < most:
             return "budget"
         if count == seq.depth < self.policy.depth:

@@ -233,7 +233,8 @@ class PortSession:
             if result.tokens and best is None:
                 draft_us, behind = held.block.draft_us, result.right
                 law = None if held.law is None else held.law[behind:]
-                best = Draft(result.tokens, held.mechanism, True, draft_us, behind, law)
+                sure = tuple(held.block.confidence[behind:])
+                best = Draft(result.tokens, held.mechanism, True, draft_us, behind, law, sure)
                 if verify:
                     self._count_use(held)
         self.stale = stale

@@ -206,7 +206,12 @@ class LocalPort:
             self._sessions[request_id].failures = 0
             if answer.tokens:
                 drafts[request_id] = Draft(
-                    answer.tokens, self._info.mechanism, False, draft_us, law=answer.law
+                    answer.tokens,
+                    self._info.mechanism,
+                    False,
+                    draft_us,
+                    law=answer.law,
+                    confidence=answer.confidence or (),
                 )
                 self._counts.came(draft_us / 1e6, draft_us / 1e6)
             else:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from actors.contracts import Commit, Gathered, OpenSession, PortCommit, SessionKey, SessionView
 from actors.exchange.bell import Bell
+from actors.exchange.codec import check_confidence
 from actors.exchange.compat import Compat
 from actors.exchange.contain import contained, contained_gather
 from actors.exchange.form import FeatureForm
@@ -386,6 +387,7 @@ class RemotePort:
                 home.counts.faults["FAULT_INVALID"] += 1
                 continue
             try:
+                check_confidence(block)
                 law = self._law(home, block, session)
             except WireError:
                 self._break(home, session, now_s)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from policies.choice import Arm, Group
-from policies.choice_records import Decision, Drafted, Moment, Outcome, Policy
+from policies.choice_records import Decision, Drafted, Moment, Outcome, Policy, Turning
 from policies.choice_rows import Offer as RowOffer
 from policies.estimate import Scored
 from policies.simulate.policy import Ask, Offer, Score, Stepped, StepView
@@ -33,7 +33,7 @@ class Chosen:
 
     def ask(self, view: StepView) -> Sequence[Ask]:
         self._step += 1
-        self._cohorts.update((row.request, row.cohort) for row in view.rows)
+        self._turn(view)
         for name, way in view.ways.items():
             self._arms.setdefault(name, Arm(name, way.remote, way.max_depth))
         self._moment = self._now(view)
@@ -50,6 +50,16 @@ class Chosen:
                 for row in rows[: shadow.rows]
             ]
         return asks
+
+    def _turn(self, view: StepView) -> None:
+        """New requests are other texts."""
+        new = Counter(row.cohort for row in view.rows if row.request not in self._cohorts)
+        if not new:
+            return
+        self._cohorts.update((row.request, row.cohort) for row in view.rows)
+        if isinstance(self.policy, Turning):
+            counts = Counter(row.cohort for row in view.rows)
+            self.policy.turned({cohort: count / counts[cohort] for cohort, count in new.items()})
 
     def worth_s(self, view: StepView, missing: Sequence[Ask]) -> float:
         if self._decision is None:

@@ -14,7 +14,7 @@ import pytest
 from policies.adaptive import CALM_EVERY, Adaptive
 from policies.change import suspicious
 from policies.choice import Arm, Group
-from policies.choice_explore import turn
+from policies.choice_explore import VAIN_SHARE, turn
 from policies.choice_reasons import MEANING, Reason
 from policies.choice_records import Decision, Moment, Outcome
 from policies.choice_rows import Offer
@@ -104,6 +104,37 @@ def test_a_useless_drafter_is_never_verified_for_long() -> None:
     decisions = play(make_policy(), moments(300), right=0)
     assert sum(d.plans["default"].depth > 0 for d in decisions) <= 16
     assert decisions[-1].plans["default"].reason == "no-gain"
+
+
+def test_where_not_even_luck_would_make_it_pay_a_mechanism_of_which_nothing_is_known_waits() -> (
+    None
+):
+    """In a batch of 64, with blocks that take a fifth of a step, it waits until noticing changes is
+    worth that; alone it is tried at once."""
+    first = {}
+    for clients in (1, 64):
+        policy = make_policy()
+        dear = profiled_drafts([(1, 8, 0.004), (64, 8, 0.2)])
+        policy.state = replace(policy.state, draft={SUFFIX: dear})
+        decisions = play(policy, moments(400, clients=clients), right=1)
+        first[clients] = next(i for i, d in enumerate(decisions) if d.shadow is not None)
+        assert (
+            clients == 1 or policy.state.purse.spent_s <= VAIN_SHARE * policy.state.purse.elapsed_s
+        )
+    assert first[1] < 4
+    assert first[64] > 40
+
+
+def test_a_batch_at_rest_whose_plan_still_stands_is_looked_at_seldom_too() -> None:
+    """Requests that may not be asked leave a plan as it was; that is no drafting."""
+    policy = make_policy()
+    play(policy, moments(60), right=8)
+    assert policy.state.held.picks["default"].depth > 0
+    looks = set()
+    for moment in moments(400, 60, limit=0):
+        play(policy, [moment], right=8)
+        looks.add(policy._at)
+    assert len([at for at in looks if at >= 260]) <= 200 / CALM_EVERY + 2
 
 
 def test_a_choice_that_stays_at_standard_decode_is_looked_at_seldom_and_a_change_at_once() -> None:

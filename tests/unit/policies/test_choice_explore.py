@@ -63,7 +63,7 @@ def test_a_calm_policy_saves_shadows_for_a_change() -> None:
     assert burst >= 9
 
 
-def test_what_would_not_be_chosen_at_its_best_is_looked_at_for_a_quarter_of_the_price() -> None:
+def test_what_would_not_be_chosen_at_its_best_is_looked_at_for_half_of_the_price() -> None:
     spent = {}
     for vain in (False, True):
         purse = Purse()
@@ -82,11 +82,12 @@ def test_what_would_not_be_chosen_at_its_best_is_looked_at_for_a_quarter_of_the_
     assert VAIN_SHARE * 0.95 < spent[True] <= VAIN_SHARE
 
 
-def test_a_surprise_is_never_vain() -> None:
-    purse = Purse(spent_s=0.5 * LOSS_SHARE, elapsed_s=1.0)
-    seen = {"urgent": True, "due": False, "price_s": 1e-4, "allowed_s": STEP_S}
-    assert shadowed(purse, **seen, vain=lambda: True) is not None
-    assert shadowed(purse, **{**seen, "urgent": False, "due": True}, vain=lambda: True) is None
+def test_what_would_not_be_chosen_at_its_best_waits_however_urgent_it_is() -> None:
+    purse = Purse(spent_s=VAIN_SHARE, elapsed_s=1.0)
+    for seen in ({"urgent": True, "due": False}, {"urgent": False, "due": True}):
+        price = {"price_s": 1e-4, "allowed_s": STEP_S}
+        assert shadowed(purse, **seen, **price, vain=lambda: True) is None
+        assert shadowed(purse, **seen, **price, vain=lambda: False) is not None
 
 
 def test_a_shadows_turn_comes_once_in_each_stretch_and_keeps_no_rhythm() -> None:

@@ -2,6 +2,7 @@
 //
 // One call is one step of the engine. The team walks through the phases together; within a phase
 // the work is dealt out by tickets, so a core that is busy elsewhere does less.
+#include <algorithm>
 #include <exception>
 #include <memory>
 
@@ -118,6 +119,10 @@ class Decoder final : public Executor {
     tap(step, row, 0);
   }
 
+  static bool tapped(const PilotfishStep& step, long index) {
+    return std::find(step.tap, step.tap + step.taps, index) != step.tap + step.taps;
+  }
+
   // Copies a row of the residual stream to its features, where layer boundary `index` is tapped.
   void tap(const PilotfishStep& step, long row, long index) {
     for (long t = 0; t < step.taps; ++t) {
@@ -146,7 +151,7 @@ class Decoder final : public Executor {
     gate(step, me, l, phase[6]);
     add(step, me, mixed_.data(), padded(m_.inter),
         {static_cast<const T*>(l.down), m_.inter, nullptr}, phase[7]);
-    if (step.taps) each(phase[8], step.rows, [&](long r) { tap(step, r, index + 1); });
+    if (tapped(step, index + 1)) each(phase[8], step.rows, [&](long r) { tap(step, r, index + 1); });
   }
 
   void project_qkv(const PilotfishStep& step, Member& me, const PilotfishLayer& l, Phase& phase) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -150,3 +151,20 @@ def test_beside_prompts_rows_are_worth_no_more_than_without() -> None:
     assert engine.select({"r": draft(1, 2, 3)}, 4, other_rows=32) == {}
     engine._of("").acceptance = Acceptance((1000.0,) * 3, (900.0,) * 3)
     assert engine.select({"r": draft(1, 2, 3)}, 4, other_rows=32).keys() == {"r"}
+
+
+def test_of_blocks_alike_by_the_record_the_one_its_drafter_is_sure_of_is_verified() -> None:
+    """Half of this request's blocks come true, and the drafter knows which."""
+    engine = Speculation(profiled([(1, 1.0), (65, 40.0)]))
+    told = {True: (0.95,) * 3, False: (0.3,) * 3}
+    taken: dict[bool, list[int]] = {True: [], False: []}
+    for i in range(60):
+        good = i % 2 == 0
+        engine.ask("r", 3)
+        block = replace(draft(1, 2, 3), confidence=told[good])
+        chosen = engine.select({"r": block}, 1)
+        taken[good].append(len(chosen["r"].tokens) if "r" in chosen else 0)
+        assert all(len(c.confidence) == len(c.tokens) for c in chosen.values())
+        engine.settle("r", [1, 2, 3, 4] if good else [9])
+    assert taken[True][-10:] == [3] * 10
+    assert taken[False][-10:] == [0] * 10

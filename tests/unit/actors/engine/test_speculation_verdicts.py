@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -58,12 +60,17 @@ def test_a_late_block_says_nothing_of_acceptance(rule: Rule) -> None:
 
 @pytest.mark.parametrize("rule", RULES)
 def test_the_same_rows_are_verified_whatever_was_drafted_and_how_much(rule: Rule) -> None:
-    """S16: one token or four, these or those, with a law or without, the choice is the same."""
+    """S16: one token or four, these or those, with a law or without, of which the drafter is sure
+    or is not, the choice is the same."""
     blocks = [draft(1, 2, 3, 4), draft(9, 9, 9, 9), draft(5), Draft((5,), "any", remote=True)]
-    for engine in (Speculation(ALL_OR_NOTHING, rule), Speculation(DEAR, rule)):
-        for _ in range(20):
-            engine.verified("r", 4, 4)
-        chosen = {verified_rows(engine, b) == len(b.tokens) for b in blocks}
+    blocks += [replace(blocks[0], confidence=(told,) * 4) for told in (0.0, 1.0)]
+    for curve in (ALL_OR_NOTHING, DEAR):
+        chosen = set()
+        for block in blocks:
+            engine = Speculation(curve, rule)
+            for _ in range(20):
+                engine.verified("r", 4, 4)
+            chosen.add(verified_rows(engine, block) == len(block.tokens))
         assert len(chosen) == 1
     assert len({verified_rows(Speculation(ALL_OR_NOTHING, rule), b) > 0 for b in blocks}) == 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 from dataclasses import replace
@@ -318,6 +319,39 @@ def test_ids_out_of_the_vocabulary_never_reach_the_target() -> None:
         engine.start(View("r", [1]))
         assert len(engine.step().drafts["r"].tokens) == 2
         assert port.status()[0].faults == {"FAULT_INVALID": 1}
+
+
+def test_a_blocks_confidence_comes_with_it_and_is_cut_with_it() -> None:
+    drafter = ToyDrafter()
+    drafter.spoil = lambda proposals: [
+        replace(p, tokens=(*p.tokens[:2], 102, 5), confidence=(0.5, 0.25, 1.0, 1.0))
+        for p in proposals
+    ]
+    with serving(drafter) as endpoint, ported(endpoint, vocab_size=97) as port:
+        engine = Engine(port)
+        engine.start(View("r", [1]))
+        assert engine.step().drafts["r"].confidence == (0.5, 0.25)
+
+
+@pytest.mark.parametrize("told", [(math.nan,) * 4, (math.inf, 0.5, 0.5, 0.5), (0.5,)])
+def test_a_confidence_that_is_no_number_a_token_makes_no_block(told: tuple[float, ...]) -> None:
+    """A peer's server may send what ours would have held back."""
+
+    def garbled(frame: pb.DrafterFrame) -> pb.DrafterFrame:
+        for block in frame.blocks:
+            del block.confidence[:]
+            block.confidence.extend(told)
+        return frame
+
+    with serving(ToyDrafter()) as endpoint, ported(endpoint) as port:
+        engine = Engine(port)
+        hear = port.on_frame
+        port.on_frame = lambda link, frame: hear(link, garbled(frame))  # type: ignore[method-assign]
+        engine.start(View("r", [1]))
+        gathered = engine.step()
+        assert not gathered.drafts
+        assert gathered.missing == {"r": "fault"}
+        assert port.status()[0].faults["FAULT_INVALID"] >= 1
 
 
 def test_no_drafter_is_a_reason_and_no_wait() -> None:
