@@ -106,7 +106,7 @@ def test_a_useless_drafter_is_never_verified_for_long() -> None:
     assert decisions[-1].plans["default"].reason == "no-gain"
 
 
-def test_where_not_even_luck_would_make_it_pay_a_mechanism_of_which_nothing_is_known_waits() -> (
+def test_where_not_even_luck_would_make_it_pay_an_unknown_mechanism_waits() -> None:
     None
 ):
     """In a batch of 64, with blocks that take a fifth of a step, it waits until noticing changes is
