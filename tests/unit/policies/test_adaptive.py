@@ -107,8 +107,6 @@ def test_a_useless_drafter_is_never_verified_for_long() -> None:
 
 
 def test_where_not_even_luck_would_make_it_pay_an_unknown_mechanism_waits() -> None:
-    None
-):
     """In a batch of 64, with blocks that take a fifth of a step, it waits until noticing changes is
     worth that; alone it is tried at once."""
     first = {}
