@@ -6,64 +6,73 @@
 #pragma once
 
 #include <algorithm>
+#include <limits>
+#include <type_traits>
 
 #include "simd.h"
 
 namespace pilotfish {
 
 constexpr int PANEL = 16;
-constexpr int MOST_ROWS = 6;        // of one tile: 12 accumulators of 16 registers
+constexpr int HALVES = PANEL / WIDE;         // registers that hold a panel's columns
+constexpr int SUMS = 3 * REGISTERS / 4;      // registers that sum up; the rest hold what is summed
+constexpr int MOST_ROWS = SUMS / 2;          // of one tile
+constexpr int MOST_PANELS = 4;               // of one tile
 constexpr int AHEAD = 48;           // steps of k a panel is asked for before it is read
-constexpr int EXPAND_FROM = 13;     // rows from which a bf16 panel is widened once and reused
+// Rows from which a bf16 panel is widened once and reused: never where that is two operations for
+// all of its columns, which takes less than reading twice as many bytes.
+constexpr int EXPAND_FROM = HALVES == 1 ? std::numeric_limits<int>::max() : 13;
 constexpr int ROW_BLOCK_BYTES = 256 * 1024;  // of activations that stay in the second-level cache
 
 // The 16 columns of one k. bf16 columns j and j+8 share a 32-bit word: one shift, one mask.
-inline void columns(const float* p, Lanes& low, Lanes& high) {
-  low = load(p);
-  high = load(p + LANES);
+inline void columns(const float* p, Wide* to) {
+  to[0] = wide_load(p);
+  if constexpr (HALVES == 2) to[1] = wide_load(p + WIDE);
 }
 
-inline void columns(const bf16* p, Lanes& low, Lanes& high) {
+inline void columns(const bf16* p, Wide* to) {
+#if defined(__AVX512F__)
+  constexpr WideBits UP = {16, 16, 16, 16, 16, 16, 16, 16};
+  const __m256i w = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  to[0] = (Wide)(((WideBits)_mm512_broadcast_i64x4(w) << UP) & 0xffff0000u);
+#else
   Bits w;
   std::memcpy(&w, p, sizeof w);
-  low = (Lanes)(w << 16);
-  high = (Lanes)(w & 0xffff0000u);
+  to[0] = (Lanes)(w << 16);
+  to[1] = (Lanes)(w & 0xffff0000u);
+#endif
 }
 
 template <class W, int M, int P>
 inline void tile(const float* a, long lda, const W* w, long k_len, float* out, long ldo) {
-  Lanes acc[M][2 * P] = {};
+  Wide acc[M][HALVES * P] = {};
   for (long k = 0; k < k_len; ++k) {
 #pragma GCC unroll 8
     for (int p = 0; p < P; ++p) {
-      Lanes low, high;
+      Wide cols[HALVES];
       const W* at = w + (p * k_len + k) * PANEL;
       __builtin_prefetch(at + AHEAD * PANEL);  // the next panel's, at a panel's end
-      columns(at, low, high);
-#pragma GCC unroll 8
+      columns(at, cols);
+#pragma GCC unroll 16
       for (int m = 0; m < M; ++m) {
-        const Lanes x = splat(a[m * lda + k]);
-        acc[m][2 * p] += x * low;
-        acc[m][2 * p + 1] += x * high;
+        const Wide x = wide_splat(a[m * lda + k]);
+#pragma GCC unroll 2
+        for (int h = 0; h < HALVES; ++h) acc[m][HALVES * p + h] += x * cols[h];
       }
     }
   }
   for (int m = 0; m < M; ++m) {
-    for (int p = 0; p < 2 * P; ++p) store(out + m * ldo + p * LANES, acc[m][p]);
+    for (int i = 0; i < HALVES * P; ++i) wide_store(out + m * ldo + i * WIDE, acc[m][i]);
   }
 }
 
-template <class W>
-inline void rows_of_panel(int rows, const float* a, long lda, const W* w, long k_len, float* out,
-                          long ldo) {
-  switch (rows) {
-    case 1: return tile<W, 1, 1>(a, lda, w, k_len, out, ldo);
-    case 2: return tile<W, 2, 1>(a, lda, w, k_len, out, ldo);
-    case 3: return tile<W, 3, 1>(a, lda, w, k_len, out, ldo);
-    case 4: return tile<W, 4, 1>(a, lda, w, k_len, out, ldo);
-    case 5: return tile<W, 5, 1>(a, lda, w, k_len, out, ldo);
-    default: return tile<W, 6, 1>(a, lda, w, k_len, out, ldo);
+// Calls work with 1 … MOST_ROWS as a constant.
+template <int M = MOST_ROWS, class Work>
+inline void with_rows(int rows, Work work) {
+  if constexpr (M > 1) {
+    if (rows < M) return with_rows<M - 1>(rows, work);
   }
+  work(std::integral_constant<int, M>());
 }
 
 // All rows of one panel, in tiles as even as they go (7 = 4 + 3, not 6 + 1).
@@ -73,17 +82,19 @@ inline void panel(int rows, const float* a, long lda, const W* w, long k_len, fl
   int tiles = (rows + MOST_ROWS - 1) / MOST_ROWS;
   for (int done = 0; done < rows; --tiles) {
     const int now = (rows - done + tiles - 1) / tiles;
-    rows_of_panel(now, a + done * lda, lda, w, k_len, out + done * ldo, ldo);
+    with_rows(now, [&](auto m) {
+      tile<W, m, 1>(a + done * lda, lda, w, k_len, out + done * ldo, ldo);
+    });
     done += now;
   }
 }
 
 inline void widen(const bf16* w, long k_len, float* out) {
   for (long k = 0; k < k_len; ++k) {
-    Lanes low, high;
-    columns(w + k * PANEL, low, high);
-    store(out + k * PANEL, low);
-    store(out + k * PANEL + LANES, high);
+    Wide cols[HALVES];
+    columns(w + k * PANEL, cols);
+    wide_store(out + k * PANEL, cols[0]);
+    if constexpr (HALVES == 2) wide_store(out + k * PANEL + WIDE, cols[1]);
   }
 }
 
@@ -110,13 +121,6 @@ inline void multiply_wide(int rows, const float* a, long lda, const Weights<floa
   for (long p = first; p < last; ++p) panel(rows, a, lda, w.at(p), w.k, out + p * PANEL, ldo);
 }
 
-template <class W, int M, int P>
-inline long several(const float* a, long lda, const Weights<W>& w, long p, long last, float* out,
-                    long ldo) {
-  for (; p + P <= last; p += P) tile<W, M, P>(a, lda, w.at(p), w.k, out + p * PANEL, ldo);
-  return p;
-}
-
 template <class W>
 inline void multiply(int rows, const float* a, long lda, const Weights<W>& w, long first, long last,
                      float* out, long ldo, float* scratch) {
@@ -129,11 +133,13 @@ inline void multiply(int rows, const float* a, long lda, const Weights<W>& w, lo
     }
     return;
   }
-  // Few rows: several panels at once keep enough multiply-adds in flight.
   long p = first;
-  if (rows == 1) p = several<W, 1, 4>(a, lda, w, p, last, out, ldo);
-  if (rows == 2) p = several<W, 2, 3>(a, lda, w, p, last, out, ldo);
-  if (rows == 3) p = several<W, 3, 2>(a, lda, w, p, last, out, ldo);
+  if (rows <= MOST_ROWS) {  // several panels at once keep enough multiply-adds in flight
+    with_rows(rows, [&](auto m) {
+      constexpr int P = std::min(MOST_PANELS, SUMS / (HALVES * m));
+      for (; p + P <= last; p += P) tile<W, m, P>(a, lda, w.at(p), w.k, out + p * PANEL, ldo);
+    });
+  }
   for (; p < last; ++p) panel(rows, a, lda, w.at(p), w.k, out + p * PANEL, ldo);
 }
 

@@ -6,6 +6,10 @@
 #include <cstdint>
 #include <cstring>
 
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
 namespace pilotfish {
 
 constexpr int LANES = 8;
@@ -19,7 +23,31 @@ struct bf16 {
   uint16_t bits;
 };
 
+// Columns that one register holds: their sums are chains of their own, so how many go side by side
+// changes no bit.
+#if defined(__AVX512F__)
+typedef float Wide __attribute__((vector_size(64)));
+typedef uint32_t WideBits __attribute__((vector_size(64)));
+constexpr int REGISTERS = 32;
+#else
+typedef Lanes Wide;
+constexpr int REGISTERS = 16;
+#endif
+constexpr int WIDE = int(sizeof(Wide) / sizeof(float));
+
 inline Lanes splat(float x) { return Lanes{x, x, x, x, x, x, x, x}; }
+
+inline Wide wide_splat(float x) {
+  return x - Wide{};
+}
+
+inline Wide wide_load(const float* p) {
+  Wide v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+
+inline void wide_store(float* p, Wide v) { std::memcpy(p, &v, sizeof v); }
 
 inline Lanes load(const float* p) {
   Lanes v;
