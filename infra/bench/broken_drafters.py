@@ -55,13 +55,13 @@ class Slow(_Suffix):
 
 
 class Useless(_Suffix):
-    """A full block each time, and nothing in it that the target would write."""
+    """A full block each time, sure of every token, and nothing in it that the target would write."""
 
     name = "useless"
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Proposal]:
         return [
-            replace(answer, tokens=(0,) * request.depth)
+            replace(answer, tokens=(0,) * request.depth, confidence=(1.0,) * request.depth)
             for answer, request in zip(self.inner.propose(requests), requests, strict=True)
         ]
 
