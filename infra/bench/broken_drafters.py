@@ -55,7 +55,7 @@ class Slow(_Suffix):
 
 
 class Useless(_Suffix):
-    """A full block each time, sure of every token, and nothing in it that the target would write."""
+    """A full block each time, sure of all of it, and nothing in it that the target would write."""
 
     name = "useless"
 
