@@ -3,7 +3,7 @@
 A drafter's word is not taken: of tokens it was about as sure of, so many came true (by bins, for
 each mechanism). A request's own text then has its say: its tokens have come true so much more, or
 less, often than tokens as sure do. On 5,900 decided tokens of suffix decoding in recorded copying,
-code and chat this foretells a token with 0.352 nats, a request's plain rates with 0.411.
+code and chat this foretells a token with 0.347 nats, a request's plain rates with 0.411.
 
 It looks at what was drafted, so where laws are weighed it may not decide what is verified (S16).
 """
@@ -20,9 +20,9 @@ BINS = 2 * (len(EDGES) + 1)
 MEMORY = 400.0
 """Tokens that a bin remembers, on average, and a request:"""
 OWN_MEMORY = 20.0
-WEIGHT = 8.0
+WEIGHT = 4.0
 """Tokens' worth of belief in a drafter of which nothing is known, at so much of what it says:"""
-TRUST = 0.8
+TRUST = 0.7
 OWN_WEIGHT = 4.0
 """Expected tokens' worth of belief that a request's text is like others."""
 _LEAST, _MOST = 0.02, 0.98
@@ -79,5 +79,8 @@ def _bin(k: int, sure: float) -> int:
 
 
 def _rate(state: Calibration, k: int, sure: float) -> float:
-    at, said = _bin(k, sure), min(max(TRUST * sure, _LEAST), _MOST)
-    return (state.accepted[at] + WEIGHT * said) / (state.decided[at] + WEIGHT)
+    """Of a token behind others the prior is what has come of first ones as sure: where those are
+    never right, no other is ever decided."""
+    at, prior = _bin(k, sure), _rate(state, 0, sure) if k else TRUST * sure
+    prior = min(max(prior, _LEAST), _MOST)
+    return (state.accepted[at] + WEIGHT * prior) / (state.decided[at] + WEIGHT)

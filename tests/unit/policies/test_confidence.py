@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.confidence import Calibration, Own, scored, survival
+from policies.confidence import TRUST, Calibration, Own, scored, survival
 
 sure = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=8)
 blocks = st.lists(st.tuples(sure, st.integers(0, 8), st.integers(0, 3)), max_size=40)
@@ -58,8 +58,15 @@ def test_what_came_true_raises_a_chance_and_what_did_not_lowers_it(
 
 def test_nothing_known_is_the_drafters_word_with_a_grain_of_salt() -> None:
     first, second = survival(Calibration(), Own(), (0.9, 0.5))
-    assert first == pytest.approx(0.72)
-    assert second == pytest.approx(0.72 * 0.4)
+    assert first == pytest.approx(TRUST * 0.9)
+    assert second == pytest.approx(TRUST * 0.9 * TRUST * 0.5)
+
+
+def test_where_first_tokens_never_come_true_those_behind_them_are_not_believed_either() -> None:
+    """They are never decided: a boast must not outlive the blocks that gave it away."""
+    state, own = after(12, (1.0,) * 8, 0)
+    assert math.fsum(survival(state, own, (1.0,) * 8)) < 0.12
+    assert math.fsum(survival(state, Own(), (1.0,) * 8)) < 0.25
 
 
 def test_a_drafter_that_boasts_is_not_believed_and_a_modest_one_is() -> None:
