@@ -243,13 +243,6 @@ def block_to_pb(proposal: Proposal, round: int, draft_us: int, queue_us: int) ->
     )
 
 
-def check_confidence(block: exchange_pb2.Block) -> None:
-    """Raises WireError unless it is one finite number a token, or empty."""
-    count, told = len(block.confidence), "is not one finite number a token"
-    _check(count in (0, len(block.tokens)), "confidence", told)
-    _check(all(map(math.isfinite, block.confidence)), "confidence", told)
-
-
 def fault_to_pb(key: SessionKey, code: exchange_pb2.FaultCode, detail: str) -> exchange_pb2.Fault:
     return exchange_pb2.Fault(key=key_to_pb(key), code=code, detail=detail[:MAX_DETAIL])
 

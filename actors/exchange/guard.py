@@ -30,6 +30,14 @@ CAREFUL_CALLS = 32
 _Item = TypeVar("_Item", OpenSession, Commit)
 
 
+CONFIDENCE = "one finite number a token"
+
+
+def confides(confidence: Sequence[float], count: int) -> bool:
+    """Whether a drafter says so of each of its tokens how sure it is."""
+    return len(confidence) == count and all(map(math.isfinite, confidence))
+
+
 class GuardedDrafter:
     """One thread calls it, as it does the drafter. vocab_size: 0 takes the drafter's own.
     max_law: ids in the law of one token; 0 is no bound."""
@@ -102,10 +110,8 @@ class GuardedDrafter:
             if not (isinstance(token, int) and 0 <= token < self._vocab_size):
                 return f"token {token!r} is not an id of the vocabulary"
         confidence = answer.confidence
-        if confidence is not None and (
-            len(confidence) != len(answer.tokens) or not all(math.isfinite(c) for c in confidence)
-        ):
-            return "confidence is not one finite number a token"
+        if confidence is not None and not confides(confidence, len(answer.tokens)):
+            return f"confidence is not {CONFIDENCE}"
         return self._law_problem(answer)
 
     def _law_problem(self, answer: Proposal) -> str:

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field, replace
 
 from actors.contracts import Commit, Gathered, OpenSession, PortCommit, SessionKey, SessionView
 from actors.exchange.bell import Bell
-from actors.exchange.codec import check_confidence
 from actors.exchange.compat import Compat
 from actors.exchange.contain import contained, contained_gather
 from actors.exchange.form import FeatureForm
 from actors.exchange.gathering import Gathering, Patience
+from actors.exchange.guard import CONFIDENCE, confides
 from actors.exchange.home import Home, PortSession
 from actors.exchange.law_codec import law_from_pb
 from actors.exchange.limits import MAX_BLOCK
@@ -387,7 +387,8 @@ class RemotePort:
                 home.counts.faults["FAULT_INVALID"] += 1
                 continue
             try:
-                check_confidence(block)
+                sound = not block.confidence or confides(block.confidence, len(block.tokens))
+                check(sound, "confidence", f"is not {CONFIDENCE}")
                 law = self._law(home, block, session)
             except WireError:
                 self._break(home, session, now_s)
