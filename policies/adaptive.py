@@ -55,17 +55,21 @@ class Adaptive:
         self.windows = Windows() if windows is None else windows
         self.depth = depth
         self._plans: dict[str, Plan] = {}
+        self._news = False  # something has been learnt since they were made
+        self._void = False  # what they were chosen on does not hold: costs have changed
         self._batch: object = None  # what they are for, and since when
         self._at = self._newest = 0
         self._same = Decision({})  # of a step like the last one
         self.due = 0  # the next step that has something of its own, if the batch stays
         self._calm = 0  # looks in a row at it that left everybody at standard decode
         self._allowed_s = 0.0  # what exploring may take before it has earned anything
+        self._free = False  # there are mechanisms of which only shadows tell
         self._urgent = False  # a shadow waits until it can be paid
         self._pursued: tuple[Arm, int] | None = None  # of whom so many shadows more are wanted
         self._unread: dict[Key, list[Scored]] = {}
         self._read = -LOOK_EVERY
         self._wary: frozenset[str] = frozenset()  # cohorts whose blocks are a surprise of late
+        self.anyway: Mapping[str, Arm] = {}  # by cohort, whom the engine asks whatever is planned
         self.tally = Tally()  # what others are told
         self._pooled: Totals = {}  # what they have told, and who has begun from it
         self._begun: frozenset[str] = frozenset()
@@ -108,6 +112,8 @@ class Adaptive:
         before_s = self.state.purse.spent_s
         shadow = None if kind == "control" else self._shadow(view, plans)
         self.due = self._next(moment) if kind == "policy" and not fallen else 0
+        if shadow is not None and self.fresh(moment):
+            self.due = 0  # and another
         return Decision(plans, kind, shadow, self.state.purse.spent_s - before_s)
 
     def affords(self, seconds: float) -> bool:
@@ -127,6 +133,7 @@ class Adaptive:
             if share >= MOSTLY and any(of == cohort for of, _ in estimates):
                 changed[cohort] = self._newest + 1
         self.state, self.due = replace(self.state, estimates=estimates, changed=changed), 0
+        self._news = True
 
     def pursue(self, arm: Arm) -> None:
         """A shadow's drafter has read a text that is new to it, which was most of the price: a few
@@ -139,7 +146,7 @@ class Adaptive:
 
     def _as_before(self, moment: Moment) -> bool:
         """Whether this step is sure to be like the last: most are, and looking takes time."""
-        return moment.step < self.due and self._batch == _batch(moment) and not self.fresh(moment)
+        return moment.step < self.due and self._batch == _batch(moment)
 
     def _next(self, moment: Moment) -> int:
         """The next step that is looked at, or has a window or the turn of a shadow."""
@@ -152,7 +159,7 @@ class Adaptive:
             (
                 step
                 for step in range(moment.step + 1, last)
-                if explore.turn(seed, step) or self.windows.kind(step) != "policy"
+                if (self._free and explore.turn(seed, step)) or self.windows.kind(step) != "policy"
             ),
             last,
         )
@@ -184,16 +191,13 @@ class Adaptive:
                 draft[use.arm] = estimate_draft.observed(
                     draft[use.arm], use.sessions, use.depth, use.draft_s, use.trip_s
                 )
-        changed = state.changed
         if cost.alarms > state.step_cost.alarms:
-            changed = {**changed, **{group.cohort: moment.step for group in moment.groups}}
-            self.due = 0
+            self.due, self._news, self._void = 0, True, True
         self.state = replace(
             state,
             step_cost=cost,
             draft=draft,
             purse=explore.passed(state.purse, outcome.step_s, outcome.steps),
-            changed=changed,
             ledgers=self._account(outcome),
         )
         if any(ledger.fallen for ledger in self.state.ledgers.values()):
@@ -206,6 +210,10 @@ class Adaptive:
             self._read_blocks(moment.step)
 
     def _read_blocks(self, step: int) -> None:
+        self._read = step
+        if not self._unread:
+            return
+        self._news = True
         state, changed, purse = self.state, dict(self.state.changed), self.state.purse
         estimates: estimate.Estimates = state.estimates
         for key, blocks in self._unread.items():
@@ -217,11 +225,15 @@ class Adaptive:
                 purse = explore.renewed(purse)
             self.tally.note(key, blocks, step)
         self.state = replace(state, estimates=estimates, changed=changed, purse=purse)
-        self._unread, self._read = {}, step
+        self._unread = {}
         wary = frozenset(c for (c, _), of in estimates.items() if suspicious(of.watch))
         if wary - self._wary:
             self._batch, self.due = None, 0  # looked at next: another mechanism may know more
         self._wary = wary
+        # What has come with a change is looked at as it comes.
+        if any(self._fresh(c, step) for c, _ in estimates):
+            self.due = 0
+        self.due = min(self.due, self._at + self._every)
 
     # ---------------------------------------------------------------- parts
 
@@ -241,9 +253,11 @@ class Adaptive:
         """The plans that hold for such a batch; looked at anew where there is reason to."""
         moment = view.moment
         batch = _batch(moment)
-        fresh = self.fresh(moment)
-        if not fresh and batch == self._batch and moment.step - self._at < self._every:
+        fresh = self.fresh(moment) or self._void
+        every = 0 if fresh and self._news else self._every
+        if batch == self._batch and moment.step - self._at < every:
             return self._plans
+        self._news = self._void = False
         now, reasons = held(self.state.held, view, moment.step, fresh=fresh)
         self.state = replace(self.state, held=now)
         self._plans = {c: self._plan(view, c, now.picks[c], reasons[c]) for c in view.cohorts}
@@ -254,7 +268,9 @@ class Adaptive:
 
     @property
     def _every(self) -> int:
-        return CALM_EVERY if self._calm >= CALM_LOOKS else LOOK_EVERY
+        """Steps from one look to the next, while nothing changes."""
+        news = self._news or self.state.held.better
+        return LOOK_EVERY if news and self._calm < CALM_LOOKS else CALM_EVERY
 
     def _plan(self, view: View, cohort: str, pick: Pick, reason: Reason) -> Plan:
         depth = min(pick.depth, view.limits[cohort])
@@ -286,7 +302,13 @@ class Adaptive:
         """A mechanism that a cohort is not using: one whose last blocks were a surprise, else one
         of a cohort in which another's were, else the one of which is known least of late."""
         step = view.moment.step
-        free = [(c, arm) for c in view.cohorts for arm in view.arms if plans[c].arm != arm]
+        free = [
+            (c, arm)
+            for c in view.cohorts
+            for arm in view.arms
+            if arm not in (plans[c].arm, self.anyway.get(c))
+        ]
+        self._free = bool(free)
         self._urgent = False
         if not free or not estimate.shadows_count(view.moment.rule):
             return None

@@ -91,17 +91,20 @@ def timed(timings: Sequence[tuple[int, int, float]], before: DraftCost | None = 
 
 
 def block_s(state: DraftCost, sessions: int, depth: int, *, remote: bool = True) -> float:
-    """Seconds from asking for blocks of `depth` in so many sessions to having them; 0 for none."""
+    """Seconds from asking for blocks of `depth` in so many sessions to having them; 0 for none.
+    Drafters in the target's process have no wire, but what asking takes beyond drafting counts once
+    it was measured."""
     if depth < 1 or sessions < 1:
         return 0.0
-    return _profile_s(state.grid, sessions, depth) * state.scale + (state.wire_s if remote else 0.0)
+    beyond_s = state.wire_s if remote or state.trips else 0.0
+    return _profile_s(state.grid, sessions, depth) * state.scale + beyond_s
 
 
 def observed(
     state: DraftCost, sessions: int, depth: int, draft_s: float, trip_s: float | None = None
 ) -> DraftCost:
     """After blocks that came. draft_s: what drafting them took, by the drafter's own clock.
-    trip_s: what they took beyond it; None where nothing was sent. No clocks are compared."""
+    trip_s: what they took beyond it; None where that is not known. No clocks are compared."""
     profile_s = _profile_s(state.grid, max(sessions, 1), max(depth, 1))
     if draft_s >= 0.0 and profile_s > 0.0:
         newest = (*state.newest[1 - WINDOW :], draft_s / profile_s)

@@ -228,7 +228,8 @@ class Engine:
             0.0 if steering is None else steering.spent_s,
         )
         for request_id in drafts.keys() - chosen.keys():
-            reason = NO_GAIN if steering is None else steering.reason(request_id)
+            draft = drafts[request_id]
+            reason = NO_GAIN if steering is None else steering.refused(request_id, draft)
             self.sequences[request_id].depth_reason = reason
         if steering is not None:
             for request_id, draft in chosen.items():
@@ -404,7 +405,8 @@ class Engine:
             if self.speculation is not None:
                 self.speculation.observe(rows, forward_s)
             return
-        if self.steering.learnt(len(segments), sum(len(e.tokens) for e in events), step_s):
+        written_now = sum(len(event.tokens) for event in events)
+        if self.steering.learnt(len(segments), written_now, step_s, forward_s):
             return
         writers, tokens = written(segments, events)
         self.steering.learn(

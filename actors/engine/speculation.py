@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from actors.contracts import Draft, Gathered
 from actors.sampling.rules import DEFAULT, Rule, weighs_laws
-from policies import confidence
+from policies import confidence, patience
 from policies.acceptance import Acceptance, faded, survival, verified
 from policies.budget import MARGIN, allot, pays
 from policies.cost import Cost, observed, seconds
@@ -33,12 +33,8 @@ MEMORY = 20.0
 """
 WEIGHT = 4.0
 """Blocks' worth of belief in the engine's counts, for a request that has few of its own."""
-PATIENCE = 4
-"""So many blocks in a row are asked for in vain before fewer are asked for,"""
 VAIN = frozenset({"late", "stale", "empty"})
 """What a drafter did with an ask that was not worth asking; else it could not be asked at all."""
-REST = 8
-"""namely one in so many rounds."""
 CAUTION = 0.8
 """Of what a block is expected to be worth, so much is waited: only the wait is certain."""
 HOPE = 0.8
@@ -53,8 +49,9 @@ JUDGE_EVERY = 32
 class _Track:
     """One request on one mechanism. sizes: how many tokens came of those asked for. offered: what
     is being scored of a block, behind `behind` tokens of it that had come true before, and matched
-    that have since; sure: how sure the drafter was of each. own: how that has come true. vain: asks
-    in a row that brought no verified row; rested: rounds without an ask since."""
+    that have since; sure: how sure the drafter was of each. own: how that has come true. gains:
+    what asks have brought; vain: those in a row that did not pay; rest: how seldom it is asked
+    after too many; rested: rounds since."""
 
     request_id: str
     mechanism: str
@@ -66,7 +63,9 @@ class _Track:
     sure: tuple[float, ...] = ()
     own: confidence.Own = field(default_factory=confidence.Own)
     asked: int = 0
+    gains: patience.Record = patience.NOTHING
     vain: int = 0
+    rest: patience.Rest = patience.AWAKE
     rested: int = 0
 
 
@@ -77,6 +76,8 @@ class _Everyone:
     acceptance: Acceptance = field(default_factory=Acceptance)
     sizes: Acceptance = field(default_factory=Acceptance)
     sure: confidence.Calibration = field(default_factory=confidence.Calibration)
+    gains: patience.Record = patience.NOTHING
+    writers: int = 0  # of the batch they are for
 
 
 class Speculation:
@@ -85,35 +86,49 @@ class Speculation:
     `ask` named.
 
     step_s: seconds of a step by rows; as measured here, unless somebody who knows better says.
+    price_s: of asking one request, by mechanism; nothing, unless somebody says.
     scored: told of every block whose worth is known: request, mechanism, block.
     """
 
     def __init__(self, cost: Cost, rule: Rule = DEFAULT) -> None:
         self.cost = cost
         self.step_s: Callable[[int], float] = self._own_step_s
+        self.price_s: Callable[[str], float] = lambda mechanism: 0.0
         self.scored: Callable[[str, str, Scored], None] | None = None
         self._by_verdict = weighs_laws(rule)
         self._everyone: dict[str, _Everyone] = {}
         self._tracks: dict[str, dict[str, _Track]] = {}
         self._using: dict[str, str] = {}
         self._hopeless = False
+        self._token_s = self._row_s = 0.0  # of a token and a verified row, in the step under way
         self._judged = ((0, 0), 0)  # (writers, depth) of the last judgement, and steps since
 
     def __len__(self) -> int:
         return len(self._tracks)
 
-    def ask(self, request_id: str, depth: int, mechanism: str = "", due: bool | None = None) -> int:
+    def ask(
+        self,
+        request_id: str,
+        depth: int,
+        mechanism: str = "",
+        step: int | None = None,
+        least: int = patience.REST,
+    ) -> int:
         """How much of `depth` to ask of the drafter for the next round: all or, at a request whose
-        blocks have not been worth verifying, all where that is `due` and else nothing. None: due in
-        one of `REST` of its rounds."""
+        blocks have not paid, all in one of `period` rounds and else nothing. step: so that requests
+        that rest are asked together; None: each counts its own rounds."""
         self._using[request_id] = mechanism
         track = self._track(request_id)
-        if depth and track.vain >= PATIENCE:
-            track.rested = (track.rested + 1) % REST
-            if not (track.rested == 0 if due is None else due):
+        if depth and self._rests(track):
+            track.rested += 1
+            if (track.rested if step is None else step) % max(track.rest.every, least):
                 depth = 0
         track.asked = depth or track.asked
         return depth
+
+    def period(self, request_id: str, least: int = patience.REST) -> int:
+        """A request that rests is asked in one of so many rounds."""
+        return max(self._track(request_id).rest.every, least)
 
     def worth(self, wanted: Mapping[str, int], writers: int) -> dict[str, float]:
         """Seconds that a step without prompts may wait for the block of each of `wanted` (request
@@ -136,7 +151,8 @@ class Speculation:
         for request_id, reason in gathered.missing.items():
             if request_id in self._tracks and reason in VAIN:
                 track = self._track(request_id)
-                track.vain += 1
+                self._asked(track, 0.0)
+                self._noted(track, 0.0)
                 if reason == "empty":
                     self._sized(track, 0)
                     self._tell(track, 0, 0)
@@ -192,16 +208,52 @@ class Speculation:
             for track, (_, draft), size, bound in zip(tracks, offers, sizes, bounds, strict=True)
         ]
         depths = allot(chances, writers, self.step_s, other_rows=other_rows, spent_s=spent_s)
+        for every in self._everyone.values():
+            if not every.writers <= 2 * writers <= 4 * every.writers:
+                every.gains, every.writers = patience.doubted(every.gains), writers
+        self._token_s = self.step_s(writers) / max(writers, 1)
+        self._row_s = self._rows_s(sum(depths), writers)
         chosen: dict[str, Draft] = {}
-        for track, depth, bound, (request_id, draft) in zip(
-            tracks, depths, bounds, offers, strict=True
+        for track, depth, bound, survive, (request_id, draft) in zip(
+            tracks, depths, bounds, chances, offers, strict=True
         ):
             if depth:
                 chosen[request_id] = draft.cut(depth)
-            elif self._by_verdict and track.vain >= PATIENCE and bound > 0:
+            elif self._by_verdict and self._rests(track) and bound > 0:
                 chosen[request_id] = draft.cut(bound)
-            track.vain = 0 if depth else track.vain + 1
+            self._asked(track, self._saved_s(sum(survive[:depth]), depth))
+            if not depth:
+                self._noted(track, 0.0)
         return chosen
+
+    def _rests(self, track: _Track) -> bool:
+        price_s, everyone = self.price_s(track.mechanism), self._of(track.mechanism).gains
+        return not patience.asks(track.gains, everyone, price_s, track.vain)
+
+    def _asked(self, track: _Track, gain_s: float) -> None:
+        """What came of an ask, and what its rows are expected to save."""
+        every, price_s = self._of(track.mechanism), self.price_s(track.mechanism)
+        if patience.pays(gain_s, price_s, track.vain):
+            track.vain, track.rest = 0, patience.AWAKE
+        else:
+            if patience.barren(every.gains, price_s) and self._rests(track):
+                track.rest = patience.tried(track.rest)
+            track.vain += 1
+        track.gains = patience.noted(track.gains, gain_s, patience.MEMORY)
+
+    def _noted(self, track: _Track, saved_s: float) -> None:
+        """What an ask has saved is known; of one request that is too few to tell more than what
+        was expected."""
+        every = self._of(track.mechanism)
+        every.gains = patience.noted(every.gains, saved_s, patience.LONG_MEMORY)
+
+    def _rows_s(self, rows: int, writers: int) -> float:
+        """Of a verified row, in a step with so many."""
+        return (self.step_s(writers + rows) - self.step_s(writers)) / rows if rows else 0.0
+
+    def _saved_s(self, right: float, rows: int) -> float:
+        """What verified rows save the step of which so many come true, their own time taken off."""
+        return right * self._token_s - rows * self._row_s
 
     def hopeless(self, writers: int, depth: int) -> bool:
         """Whether even good blocks would not pay in a batch of `writers` requests: their tokens
@@ -245,8 +297,10 @@ class Speculation:
 
     def verified(self, request_id: str, drafted: int, accepted: int) -> None:
         """What verification made of a block."""
+        track = self._track(request_id)
+        self._noted(track, self._saved_s(accepted, drafted))
         if self._by_verdict:
-            self._score(self._track(request_id), drafted, accepted, seen=True)
+            self._score(track, drafted, accepted, seen=True)
 
     def doubt(self) -> None:
         """Texts have changed: what blocks have brought to everybody says little of the next."""
@@ -255,6 +309,7 @@ class Speculation:
             keep = min(1.0, KEPT / blocks)
             every.acceptance = faded(every.acceptance, keep)
             every.sizes = faded(every.sizes, keep)
+            every.gains = patience.doubted(every.gains)
 
     def forget(self, request_id: str) -> None:
         self._tracks.pop(request_id, None)
@@ -319,6 +374,8 @@ class Speculation:
         track.acceptance = verified(track.acceptance, size, right, MEMORY)
         every = self._of(track.mechanism)
         every.acceptance = verified(every.acceptance, size, right)
+        if self._saved_s(right, right) > 0.0:  # who can be foretold is looked at often
+            track.rest = patience.AWAKE
         self._tell(track, size, right, seen=seen)
 
     def _tell(self, track: _Track, size: int, right: int, *, seen: bool = False) -> None:

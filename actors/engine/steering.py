@@ -18,30 +18,34 @@ from collections.abc import Sequence as Seq
 from dataclasses import replace
 
 from actors.contracts import Draft, Gathered
+from actors.engine.asking import Asking
 from actors.engine.cohorts import cohort_of
+from actors.engine.decided import Decided
 from actors.engine.plan import Depth
 from actors.engine.policy_figures import Figures
 from actors.engine.profile import by_rows
 from actors.engine.scouting import Scouting
 from actors.engine.sequence import Sequence
 from actors.engine.sessions import NO_GAIN
-from actors.engine.speculation import REST, Speculation
+from actors.engine.speculation import Speculation
 from actors.engine.telling import STILL_TOGETHER, TOGETHER, Stretch, Telling
+from actors.engine.ways import Ways, most, refused, why
 from actors.sampling.rules import DEFAULT, Rule, weighs_laws
 from policies import cost, drag, estimate_cost, estimate_draft
 from policies.adaptive import Adaptive
 from policies.choice import Arm, Group
 from policies.choice_reasons import Reason
-from policies.choice_records import Decision, Drafted, Moment, Outcome, Plan
+from policies.choice_records import Drafted, Moment, Outcome, Plan, Shadow
 from policies.control import Windows
 from policies.estimate import Key, Scored
+from policies.patience import REST
 
 SMALL = 0.01
-"""Of a step of standard decode: what asking may take without being weighed."""
+"""Of a step of standard decode: what asking requests that rest may take, on average."""
 ASK_S = 0.0001
 """What asking remote drafters takes of the engine's thread, before it was ever measured."""
-LENIENT_SHARE = 0.04
-"""The same where requests whose blocks have not paid are asked in one round of `REST`."""
+LENIENT_SHARE = 0.15
+"""Of a step: what asking everybody may take where their cohort's blocks do not pay."""
 LENIENT = ("no-gain", "held", "no-evidence")
 """Reasons of plans that leave it to each request's own record."""
 READ_SHARE = 0.1
@@ -52,28 +56,29 @@ UNREAD = 256
 
 
 class Steering:
-    """One engine's, on its thread. moment: the step that was decided last, None where nobody
-    writes."""
+    """One engine's, on its thread."""
 
     def __init__(self, policy: Adaptive, speculation: Speculation, rule: Rule = DEFAULT) -> None:
         self.policy = policy
         self.figures = Figures()
         self._speculation = speculation
         self._rule: Rule = rule
-        self._step = 0
+        self._step = 0  # that was decided last
+        self._next: Decided | None = None  # for it; None where nobody writes
+        self._ran: Decided | None = None  # for the step before it
+        self._ran_step = 0
         self._writers, self._context = 1, 0
-        self.moment: Moment | None = None
-        self._decision: Decision | None = None
-        self._plans: Mapping[str, Plan] = {}
-        self._asks: dict[Arm, tuple[int, int]] = {}
-        self._often: dict[tuple[Arm, int], int] = {}  # in how many steps one at rest is asked
+        self._ways: dict[str, Ways] = {}  # by cohort
+        self._asking = Asking()
+        self._least: dict[Arm, int] = {}  # one that rests is asked in one of so many steps, or less
+        self._often: set[int] = set()  # those in which somebody is
         self._ask_s = ASK_S
         self._drag = drag.Drag()
         self._cohorts: dict[str, str] = {}
         self._blocks: dict[Key, list[Scored]] = {}
         self._telling = Telling(lambda: self.policy.windows, self._learn)
         self._writing: list[Sequence] = []
-        self._still = False
+        self._planned: Mapping[str, Plan] = {}
         self._until = 0
         self._groups: dict[tuple[str, int], int] = {}  # requests by (cohort, limit)
         self._made: tuple[Group, ...] = ()  # the same, as the policy is told
@@ -83,7 +88,13 @@ class Steering:
         self._priced: tuple[object, int] = (None, 0)  # what they are for
         self._scouting = Scouting()
         speculation.step_s = self.step_s
+        speculation.price_s = self._asking.each_s
         speculation.scored = self._note
+
+    @property
+    def moment(self) -> Moment | None:
+        """The step that was decided last, None where nobody writes."""
+        return self._next.moment if self._next is not None else None
 
     def step_s(self, rows: int) -> float:
         """Seconds of a step of so many rows in this batch, as the policy knows them."""
@@ -99,18 +110,28 @@ class Steering:
     def still(self, running: Iterable[Sequence]) -> bool:
         """Whether the next step is sure to be like this one, with nobody asked for anything: then
         it is decided. Most steps of a cohort for which drafting does not pay are."""
-        step = self._step + 1
+        step, now = self._step + 1, self._next
         if (
             step >= min(self.policy.due, self._until)
-            or self.moment is None
-            or self._asks
-            or any(step % every == 0 for every in self._often.values())
+            or now is None
+            or now.asks
+            or any(step % every == 0 for every in self._often)
             or [seq for seq in running if seq.pending == 1] != self._writing
         ):
             return False
-        self._step, self._still = step, True
+        self._over()
+        if not now.still:
+            self._next = Decided(now.moment, now.decision, still=True)
+        self._step = step
         self.figures.again()
         return True
+
+    def _over(self) -> None:
+        """The step that was decided last has run."""
+        self._ran, self._ran_step = self._next, self._step
+        if self._ran is not None:
+            self._ran.reads = self._scouting.reads
+        self._scouting.begin()
 
     def decide(
         self,
@@ -124,30 +145,33 @@ class Steering:
         if depth or arms:  # without drafters D is 0 as well, and that is no configuration
             self.policy.depth = depth
         writing = [seq for seq in running if seq.pending == 1]
-        self._asks, self._writing, self._still = {}, writing, False
+        self._over()
+        before, self._next = self._next, None
+        self._writing, self._often = writing, set()
         if not writing:
-            self.moment = self._decision = None
-            self._plans = {}
+            self._ways = {}
             return
         for arm in arms:
             self.policy.meet(arm)
         self._step += 1
-        self._scouting.begin()
         self._writers = len(writing)
         self._context = sum(len(seq.tokens) for seq in writing)
         self._group(writing, caps)
-        self.moment = Moment(self._step, self._made, tuple(arms), self._rule, self._context)
-        before, self._decision = self._decision, self.policy.decide(self.moment)
-        if self._decision is not before or not self._plans:
-            self._often = {}
-            self._plans = {
-                cohort: self._lenient(cohort, plan) for cohort, plan in self._decision.plans.items()
-            }
-        self.figures.decided(self._plans, self._counts)
-        self._shadow(writing, caps)
-        # Until then none of them comes to its last tokens, which have reasons of their own.
-        least = min(seq.remaining for seq in writing) - depth - 1
-        self._until = 0 if self._decision.shadow else self._step + least
+        moment = Moment(self._step, self._made, tuple(arms), self._rule, self._context)
+        decision = self.policy.decide(moment)
+        self._next = Decided(moment, decision)
+        if before is None or decision is not before.decision or not self._ways:
+            self._least = {}
+            cheap = self._cheap(moment)
+            self._ways = {c: self._lenient(c, plan, cheap) for c, plan in decision.plans.items()}
+            plans = {cohort: ways.plan for cohort, ways in self._ways.items()}
+            self.policy.anyway = {c: plan.arm for c, plan in plans.items() if plan.arm}
+            self._planned = plans
+        self.figures.decided(self._planned, self._counts)
+        self._shadow(writing, caps, decision.shadow)
+        # Until then none of them comes to its last token, which has a reason of its own.
+        least = min(seq.remaining for seq in writing) - 1
+        self._until = 0 if decision.shadow else self._step + least
 
     def _group(self, writing: list[Sequence], caps: Mapping[str, Depth]) -> None:
         """Who writes, by cohort and limit; most steps are like the last."""
@@ -174,35 +198,57 @@ class Steering:
         if new:
             self.policy.turned({c: count / self._counts[c] for c, count in new.items()})
 
-    def _lenient(self, cohort: str, plan: Plan) -> Plan:
-        """Where a cohort's blocks do not pay on average, or nothing is known of them, and asking is
-        cheap: its requests are asked, and their own records decide."""
-        moment = self.moment
-        if plan.reason == "wish" and cohort in self._resting:
-            return replace(plan, reason="no-gain")  # the policy sees that nobody may be asked
-        if plan.arm is not None or plan.reason not in LENIENT:
-            return plan
-        if moment is None or not moment.arms or weighs_laws(self._rule):
-            return plan
+    def _cheap(self, moment: Moment) -> Arm | None:
+        """A drafter that may be asked where blocks do not pay on average."""
+        if not moment.arms or weighs_laws(self._rule):
+            return None
         depth, sessions = self.policy.depth, moment.writers
-        price_s, arm = min((self._price_s(arm, sessions, depth), arm) for arm in moment.arms)
-        if price_s > LENIENT_SHARE * self.step_s(moment.writers):
-            return plan
-        depth = min(depth, arm.max_depth)
-        return Plan(arm, 0 if plan.reason == "no-evidence" else depth, depth, plan.reason)
+        costs = self.policy.state.draft
+        known = [arm for arm in moment.arms if costs[arm].newest or not costs[arm].guess]
+        prices_s = ((self._price_s(arm, sessions, depth), arm) for arm in known)
+        price_s, arm = min(prices_s, default=(math.inf, None))
+        return arm if price_s <= LENIENT_SHARE * self.step_s(sessions) else None
+
+    def _lenient(self, cohort: str, plan: Plan, cheap: Arm | None) -> Ways:
+        """Where a cohort's blocks do not pay on average, nothing is known of them, or those of
+        another drafter pay for others, and asking is cheap: its requests are asked, and their own
+        records decide."""
+        if plan.reason == "wish" and cohort in self._resting:
+            return Ways(replace(plan, reason="no-gain"))  # the policy sees that nobody may be asked
+        if cheap is None or plan.arm == cheap:
+            return Ways(plan)
+        depth = min(self.policy.depth, cheap.max_depth)
+        if plan.arm is not None:
+            return Ways(plan, Plan(cheap, depth, depth, "no-gain"))
+        if plan.reason not in LENIENT:
+            return Ways(plan)
+        return Ways(Plan(cheap, 0 if plan.reason == "no-evidence" else depth, depth, plan.reason))
 
     def _price_s(self, arm: Arm, sessions: int, depth: int) -> float:
-        """What asking takes of a step when nothing is waited for."""
+        """What asking takes of a step."""
         if arm.remote:
-            return self._ask_s + self._drag_s
+            return max(self._ask_s, self._asking.step_s(arm)) + self._drag_s
         cost = self.policy.state.draft[arm]
-        return estimate_draft.block_s(cost, sessions, min(depth, arm.max_depth), remote=False)
+        draft_s = estimate_draft.block_s(cost, sessions, min(depth, arm.max_depth), remote=False)
+        return max(draft_s, self._asking.step_s(arm))
 
-    def _shadow(self, writing: list[Sequence], caps: Mapping[str, Depth]) -> None:
+    def _seldom(self, arm: Arm, depth: int) -> int:
+        """In one of how many steps those that rest may be asked, all at once."""
+        if arm not in self._least:
+            most_s = SMALL * self.step_s(self._writers)
+            price_s, steps = self._price_s(arm, self._writers, depth), REST
+            while price_s > steps * most_s:
+                steps *= 2
+            self._least[arm] = steps
+        return self._least[arm]
+
+    def _shadow(
+        self, writing: list[Sequence], caps: Mapping[str, Depth], shadow: Shadow | None
+    ) -> None:
         """Some requests of the cohort draft for evidence alone."""
         for seq in writing:
             seq.shadow = None
-        if self._decision is None or (shadow := self._decision.shadow) is None:
+        if shadow is None:
             return
         able = [
             seq
@@ -211,7 +257,7 @@ class Steering:
             and self._cohorts[seq.request_id] == shadow.cohort
             and (cap := caps.get(seq.request_id)) is not None  # None: it writes its first token
             and cap.tokens
-            and self._plans[shadow.cohort].arm != shadow.arm
+            and self._planned[shadow.cohort].arm != shadow.arm
         ]
         chosen = self._scouting.choose(able, shadow, self.policy.affords)
         if self._scouting.explores:
@@ -222,90 +268,66 @@ class Steering:
     def ask(self, seq: Sequence, cap: Depth) -> None:
         """What is asked for this request's next round, as its cohort's plan and its own record
         have it: `seq.arm`, `asked`, `depth` and the reason."""
-        plan = self._plans.get(self._cohorts.get(seq.request_id, ""))
+        ways = self._of(seq.request_id)
         seq.asked, seq.arm = 0, None
-        if not cap.tokens or not seq.drafting or plan is None or plan.arm is None:
-            reason = cap.reason or (plan.reason if plan is not None and seq.drafting else NO_GAIN)
-            seq.depth, seq.depth_reason, seq.owed = 0, reason, False
+        able = bool(cap.tokens) and seq.drafting
+        if ways is None or not able or ways.plan.arm is None:
+            reason = ways.plan.reason if ways is not None and seq.drafting else NO_GAIN
+            seq.depth, seq.depth_reason, seq.owed = 0, cap.reason or reason, False
             return
-        seq.arm = plan.arm
-        wanted = min(plan.ask, cap.tokens)
-        every = self._often.get((plan.arm, wanted))
-        if every is None:
-            price_s = self._price_s(plan.arm, 1, wanted)
-            every = max(REST, math.ceil(price_s / (SMALL * self.step_s(self._writers))))
-            self._often[plan.arm, wanted] = every
-        due = self._step % every == 0  # all in the same step: one message, one interruption
-        if self._scouting.read_s(plan.arm, seq) > READ_SHARE * seq.remaining * self.step_s(
-            self._writers
-        ):
-            seq.depth, seq.depth_reason, seq.owed = 0, NO_GAIN, False
-            return
-        seq.asked = self._speculation.ask(seq.request_id, wanted, plan.arm.mechanism, due)
-        if seq.asked:
-            sessions, depth = self._asks.get(plan.arm, (0, 0))
-            self._asks[plan.arm] = sessions + 1, max(depth, seq.asked)
-            self._scouting.knows(plan.arm, seq.request_id)
+        for plan in ways.each():
+            if plan.arm is None or seq.asked or (seq.owed and seq.arm):
+                break
+            seq.arm, seq.asked = plan.arm, self._asked(seq, plan.arm, min(plan.ask, cap.tokens))
         keeps = bool(seq.asked) or seq.owed
         seq.depth = cap.tokens if keeps else 0
         seq.depth_reason = "" if keeps else NO_GAIN
+
+    def _asked(self, seq: Sequence, arm: Arm, wanted: int) -> int:
+        """How many of the wanted tokens this drafter is asked for."""
+        most_s = READ_SHARE * seq.remaining * self.step_s(self._writers)
+        if self._next is None or self._scouting.read_s(arm, seq) > most_s:
+            return 0
+        # Those that rest in the same step: one message, one interruption.
+        least, speculation = self._seldom(arm, wanted), self._speculation
+        asked = speculation.ask(seq.request_id, wanted, arm.mechanism, self._step, least)
+        if not asked:
+            self._often.add(speculation.period(seq.request_id, least))
+            return 0
+        sessions, depth = self._next.asks.get(arm, (0, 0))
+        self._next.asks[arm] = sessions + 1, max(depth, asked)
+        self._scouting.knows(arm, seq.request_id)
+        return asked
 
     # -- in a step --------------------------------------------------------------------------
 
     def heard(self, gathered: Gathered, asking_s: float) -> None:
         """What came of the asks. asking_s: what telling and asking drafters took of the engine's
         thread, before the step."""
-        if (decision := self._decision) is None:
+        if (now := self._next) is None:
             return
-        asked = frozenset(self._asks)
-        beyond_s = self._scouting.beyond_s(
-            decision.shadow, decision.price_s, asking_s, asked, gathered
-        )
-        self.policy.charge(beyond_s)
-        if self._elsewhere:
+        shadow, price_s, asked = now.decision.shadow, now.decision.price_s, frozenset(now.asks)
+        self.policy.charge(self._scouting.beyond_s(shadow, price_s, asking_s, asked, gathered))
+        if now.elsewhere:
             self._ask_s += 0.1 * (asking_s - self._ask_s)
 
     def most(self, drafts: Mapping[str, Draft]) -> dict[str, int]:
         """How many tokens of each block its cohort's plan lets be verified."""
-        return {r: self._most(self._plans.get(self._cohorts.get(r, "")), drafts[r]) for r in drafts}
+        weighed = weighs_laws(self._rule)
+        return {r: most(self._of(r), draft, weighed=weighed) for r, draft in drafts.items()}
 
-    def _most(self, plan: Plan | None, draft: Draft) -> int:
-        """A plan's D is for its cohort's blocks on average; one that says how sure it is may be
-        verified as far as was asked for, where what is verified may hang on what was drafted."""
-        if plan is None or not plan.depth:
-            return 0
-        knows = draft.confidence and not weighs_laws(self._rule)
-        return max(plan.depth, plan.ask) if knows else plan.depth
-
-    def reason(self, request_id: str) -> str:
+    def refused(self, request_id: str, draft: Draft) -> str:
         """Why a block of this request was not verified though it came."""
-        plan = self._plans.get(self._cohorts.get(request_id, ""))
-        return NO_GAIN if plan is None else "budget" if plan.reason == "gain" else plan.reason
+        return refused(self._of(request_id), draft)
 
     def why(self, seq: Sequence, came: Draft, kept: Draft) -> Reason:
         """Why so much of a block is verified: of `came`, the first tokens, `kept`."""
-        plan = self._plans.get(self._cohorts.get(seq.request_id, ""))
-        most, count = min(self._most(plan, came), len(came.tokens)), len(kept.tokens)
-        if count < most:
-            return "budget"
-        if count == seq.depth < self.policy.depth:
-            return "wish" if seq.request.max_draft_len == count else "end"
-        # A plan that gains nothing leaves it to each request's own record, and this one's gains.
-        if plan is None or plan.reason in ("no-gain", "no-evidence"):
-            return "gain"
-        return plan.reason
+        ways = self._of(seq.request_id)
+        bound = most(ways, came, weighed=weighs_laws(self._rule))
+        return why(ways, seq, came, kept, bound, self.policy.depth)
 
-    @property
-    def _elsewhere(self) -> bool:
-        """Whether drafters in other processes were asked for this step."""
-        shadow = self._decision.shadow if self._decision else None
-        return any(arm.remote for arm in self._asks) or bool(shadow and shadow.arm.remote)
-
-    @property
-    def _here(self) -> bool:
-        """Whether drafters in this process were."""
-        shadow = self._decision.shadow if self._decision else None
-        return not all(arm.remote for arm in self._asks) or bool(shadow and not shadow.arm.remote)
+    def _of(self, request_id: str) -> Ways | None:
+        return self._ways.get(self._cohorts.get(request_id, ""))
 
     @property
     def _drag_s(self) -> float:
@@ -318,7 +340,7 @@ class Steering:
         return max(
             (
                 estimate_draft.block_s(draft[arm], *use, remote=arm.remote)
-                for arm, use in self._asks.items()
+                for arm, use in (self._next.asks if self._next else {}).items()
             ),
             default=0.0,
         )
@@ -330,11 +352,14 @@ class Steering:
 
     # -- after a step -----------------------------------------------------------------------
 
-    def learnt(self, segments: int, written: int, step_s: float) -> bool:
+    def learnt(self, segments: int, written: int, step_s: float, forward_s: float) -> bool:
         """After a step without prompts: whether it was still, and what was written is what such a
         step writes, so that there is nothing else to learn from it."""
-        like = self._still and segments == written == self._writers
-        return like and self._telling.again(self._step, step_s)
+        ran = self._ran
+        if ran is None or not ran.still:
+            return False
+        self._asking.still(step_s - forward_s)
+        return segments == written == self._writers and self._telling.again(self._ran_step, step_s)
 
     def learn(
         self,
@@ -346,26 +371,30 @@ class Steering:
         forward_s: float,
         step_s: float,
     ) -> None:
-        """After a step without prompts. writers, tokens: by cohort, requests that wrote and what
-        they wrote. rows: of the forward."""
-        moment, decision = self.moment, self._decision
-        if moment is None or decision is None:
+        """After a step without prompts, when the next is decided. writers, tokens: by cohort,
+        requests that wrote and what they wrote. rows: of the forward."""
+        if (ran := self._ran) is None:
             return
-        if moment.step != self._step:
-            moment = self.moment = replace(moment, step=self._step, context=self._context)
-        if writers != self._counts:
+        moment, decision = ran.moment, ran.decision
+        if moment.step != self._ran_step:
+            moment = replace(moment, step=self._ran_step, context=self._context)
+        if writers != moment.counts:
             if set(writers) - set(decision.plans):
                 return
             groups = tuple(Group(c, n, self.policy.depth) for c, n in sorted(writers.items()))
             moment = replace(moment, groups=groups)
         ratio = forward_s / self.step_s(rows)
-        self._drag = drag.observed(self._drag, ratio, beside=self._elsewhere)
-        told = (self._asks or gathered.shadows) and not self._scouting.reads
-        drafted = tuple(self._drafted(gathered)) if told else ()
-        soon = decision.shadow is not None or self.policy.fresh(moment)
+        self._drag = drag.observed(self._drag, ratio, beside=ran.elsewhere)
+        drafted: tuple[Drafted, ...] = ()
+        if (ran.asks or gathered.shadows) and not ran.reads:
+            if len(ran.asks) == 1 and decision.shadow is None:
+                arm, (sessions, _) = next(iter(ran.asks.items()))
+                self._asking.asked(arm, sessions, step_s - forward_s)
+            drafted = tuple(self._drafted(ran, gathered))
+        soon = decision.shadow is not None or (self._blocks and self.policy.fresh(moment))
         self._telling.add(
             Stretch(moment, decision, rows, forward_s, step_s, tokens, drafted),
-            most=1 if soon else STILL_TOGETHER if self._still else TOGETHER,
+            most=1 if soon else STILL_TOGETHER if ran.still else TOGETHER,
         )
 
     def _learn(self, outcome: Outcome) -> None:
@@ -376,10 +405,10 @@ class Steering:
             self.figures.changed(changed, self.policy.state.changed)
             self._speculation.doubt()
 
-    def _drafted(self, gathered: Gathered) -> Iterable[Drafted]:
+    def _drafted(self, ran: Decided, gathered: Gathered) -> Iterable[Drafted]:
         """What the step's blocks took. Of a drafter elsewhere: its own time, and what the step
         waited beyond it; of one in this process, telling it what was committed as well."""
-        for arm, (sessions, depth) in self._asks.items():
+        for arm, (sessions, depth) in ran.asks.items():
             took = [
                 draft.draft_us / 1e6
                 for draft in gathered.drafts.values()
@@ -391,10 +420,11 @@ class Steering:
             if arm.remote:
                 # A wait in which something was drafted here as well says nothing of the wire.
                 trip_s = max(0.0, gathered.waited_s - draft_s) + self._drag_s
-                yield Drafted(arm, sessions, depth, draft_s, None if self._here else trip_s)
+                yield Drafted(arm, sessions, depth, draft_s, None if ran.here else trip_s)
             else:
-                telling_s = self._scouting.usual_s(frozenset(self._asks)) / len(self._asks)
-                yield Drafted(arm, sessions, depth, draft_s + telling_s)
+                draft_s += self._scouting.usual_s(frozenset(ran.asks)) / len(ran.asks)
+                beyond_s = max(0.0, self._asking.step_s(arm) - draft_s)
+                yield Drafted(arm, sessions, depth, draft_s, beyond_s or None)
         shadows: dict[Arm, list[Draft]] = {}
         for arm, draft in gathered.shadows.values():
             shadows.setdefault(arm, []).append(draft)

@@ -8,8 +8,11 @@ copying again, each with its number of clients); in each, every leg writes the s
 end, all in turn a few steps at a time, so that what the machine does meanwhile falls on all alike.
 A leg's engine lives through all phases and repeats: what it has learnt of one phase it has to
 unlearn in the next. Standard decode is there twice, and ratios are to both together: what the
-second differs from them by is what processes that do the same differ by. Counted are steps in which
-every client writes and no prompt is read. Greedy, and all legs write the same tokens.
+second differs from them by is what processes that do the same differ by. One process in ten takes
+5% longer for forwards of 12 rows as long as it lives, whatever it decodes with; so before anything
+is measured all legs write without drafts, and those slower than the others by more than half of
+that are started anew. Counted are steps in which every client writes and no prompt is read. Greedy,
+and all legs write the same tokens.
 
 prompts: JSON lines of {"prompt": …, "category": …}.
 """
@@ -54,6 +57,13 @@ SLICE = 10
 """Steps of one leg before it is another one's turn."""
 EARLY = 50
 """Rounds after a shift that are looked at apart."""
+PACE = 40
+"""Tokens of each of 12 requests that are written without drafts, to see whether processes are
+alike;"""
+ALIKE = 0.975
+"""of the median rate: what each has to reach, or it is started anew,"""
+STARTS = 4
+"""at most so often."""
 
 
 @dataclass(frozen=True)
@@ -139,16 +149,17 @@ def texts_of(file: Path) -> dict[str, list[str]]:
 
 
 def requests_of(
-    path: str, texts: Sequence[str], count: int, rounds: int, salt: str
+    path: str, texts: Sequence[str], count: int, rounds: int, salt: str, most: int | None = None
 ) -> list[EngineRequest]:
-    """salt: what one repeat has written is nobody's to copy in the next."""
+    """salt: what one repeat has written is nobody's to copy in the next. most: drafted tokens."""
     tokenizer = load_tokenizer(path)
     params = SamplingParams(temperature=0.0, max_tokens=rounds, ignore_eos=True)
     made = []
     for i in range(count):
         turn = [{"role": "user", "content": texts[i % len(texts)]}]
         ids = tokenizer.apply_chat_template(turn, add_generation_prompt=True)["input_ids"]
-        made.append(EngineRequest(f"{salt}-{i}", tuple(ids[:600]), params, cache_salt=salt))
+        request = EngineRequest(f"{salt}-{i}", tuple(ids[:600]), params, cache_salt=salt)
+        made.append(replace(request, max_draft_len=most))
     return made
 
 
@@ -205,16 +216,37 @@ class Legs:
     """All legs' processes; they end with the context."""
 
     def __init__(self, legs: Sequence[Leg], path: str, cache: str) -> None:
-        context = multiprocessing.get_context("spawn")
+        self._serve = (path, cache)
         self._pipes: dict[str, Connection] = {}
-        self._processes: list[SpawnProcess] = []
+        self._processes: dict[str, SpawnProcess] = {}
         for leg in legs:
-            ours, theirs = context.Pipe()
-            process = context.Process(target=serve, args=(theirs, leg, path, cache), daemon=True)
-            process.start()
-            self._pipes[leg.name] = ours
-            self._processes.append(process)
-            ours.recv()  # one after the other: each profiles a machine that is not loading another
+            self._start(leg)
+
+    def _start(self, leg: Leg) -> None:
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        process = context.Process(target=serve, args=(theirs, leg, *self._serve), daemon=True)
+        process.start()
+        self._pipes[leg.name], self._processes[leg.name] = ours, process
+        ours.recv()  # one after the other: each profiles a machine that is not loading another
+
+    def _end(self, name: str) -> None:
+        self._pipes[name].send(None)
+        self._processes[name].join(10)
+
+    def even(self, legs: Sequence[Leg], texts: Sequence[str]) -> None:
+        """Start those anew whose forwards take longer than others'."""
+        for start in range(STARTS):
+            requests = requests_of(self._serve[0], texts, 12, PACE, f"pace {start}", most=0)
+            rates = {n: run.whole.rate for n, run, _ in self.write([*self._pipes], requests)}
+            least = ALIKE * statistics.median(rates.values())
+            slow = [leg for leg in legs if rates[leg.name] < least]
+            if not slow:
+                return
+            for leg in slow:
+                print(f"{leg.name} wrote {rates[leg.name]:.1f} without drafts, anew", flush=True)
+                self._end(leg.name)
+                self._start(leg)
 
     def write(
         self, names: Sequence[str], requests: Sequence[EngineRequest]
@@ -235,10 +267,8 @@ class Legs:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for pipe in self._pipes.values():
-            pipe.send(None)
-        for process in self._processes:
-            process.join(10)
+        for name in self._pipes:
+            self._end(name)
 
 
 def measure(options: argparse.Namespace, legs: Sequence[Leg]) -> Iterator[tuple[Key, Run]]:
@@ -247,6 +277,7 @@ def measure(options: argparse.Namespace, legs: Sequence[Leg]) -> Iterator[tuple[
     together = options.restart or options.repeats
     for start in range(0, options.repeats, together):
         with Legs(legs, path, options.compile_cache) as processes:
+            processes.even(legs, texts["chat"])
             for repeat in range(start, min(start + together, options.repeats)):
                 yield from repeated(options, legs, processes, path, texts, repeat)
 

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from actors.contracts import Draft, Gathered
-from actors.engine.speculation import PATIENCE, REST, Speculation
+from actors.engine.speculation import Speculation
 from policies import waiting
 from policies.acceptance import survival
 from policies.cost import profiled
+from policies.patience import PATIENCE, REST
 
 DEPTH = 4
 STEPS = 400
@@ -113,6 +114,8 @@ def speed_up(clients: int, slope: float, quality: float, fill: float, delay: flo
         return 1.0 + slope * (rows - 1)
 
     engine = Speculation(profiled([(1, 1.0), (257, step_s(257))]))
+    price, asks = 0.0, 0
+    engine.price_s = lambda mechanism: price
     requests = {str(i): Request(i, quality, fill) for i in range(clients)}
     port, now = Port(requests, delay), 0.0
     for _ in range(STEPS):
@@ -122,12 +125,19 @@ def speed_up(clients: int, slope: float, quality: float, fill: float, delay: flo
         now += ASK * bool(asked) + ASK_EACH * len(asked)
         wanted = {name: DEPTH for name, r in requests.items() if r.asked or r.owed}
         gathered, waited = port.gather(wanted, engine.worth(wanted, clients), now)
+        if asked:  # what the engine is told that an ask takes is what it took so far
+            took = (ASK + waited) / len(asked) + ASK_EACH
+            asks += 1
+            price += max(1.0 / asks, 0.05) * (took - price)
         engine.heard(gathered)
         chosen = engine.select(gathered.drafts, clients)
         now += waited + step_s(clients + sum(len(d.tokens) for d in chosen.values()))
         for name, request in requests.items():
             request.owed = gathered.missing.get(name) == "late"
-            tokens = request.commit(chosen[name].tokens if name in chosen else ())
+            block = chosen[name].tokens if name in chosen else ()
+            tokens = request.commit(block)
+            if block:
+                engine.verified(name, len(block), len(tokens) - 1)
             engine.settle(name, tokens)
             request.asked = engine.ask(name, DEPTH)
     return sum(r.length for r in requests.values()) / now * step_s(clients) / clients

@@ -103,6 +103,7 @@ class World:
     now: float = 0.0
     steps: int = 0
     asked: int = 0
+    asking_s: float = 0.0
     read: set[tuple[str, Arm]] = field(default_factory=set)
 
     @property
@@ -113,17 +114,11 @@ class World:
         return UNIT * (1.0 + self.slope * (rows - 1))
 
     def step(self) -> None:
-        caps = {r.request_id: Depth(DEPTH) for r in self.requests}
-        sequences: Any = self.requests
-        if not self.steering.still(sequences):
-            self.steering.decide(sequences, [d.arm for d in self.drafters], caps, DEPTH)
-            for seq in sequences:
-                self.steering.ask(seq, caps[seq.request_id])
-        asking_s = self._read()
+        """As the engine does it: blocks are there or are waited for, forward, and what is asked for
+        the next step is decided before this one is learnt from."""
         gathered, drafting_s = self._gather()
-        drafting_s += asking_s
         self.speculation.heard(gathered)
-        self.steering.heard(gathered, asking_s)
+        self.steering.heard(gathered, self.asking_s)
         chosen = self.speculation.select(
             gathered.drafts,
             self.clients,
@@ -136,18 +131,37 @@ class World:
         for request in self.requests:
             block = chosen.get(request.request_id)
             tokens = request.commit(block.tokens if block else ())
+            if block:
+                self.speculation.verified(request.request_id, len(block.tokens), len(tokens) - 1)
             written += len(tokens)
             self.speculation.settle(request.request_id, tokens)
-        self.now += forward_s + drafting_s
+        self.asking_s = self._decide()
+        step_s = forward_s + drafting_s + self.asking_s
+        self.now += step_s
         self.steps += 1
+        if self.steering.learnt(self.clients, written, step_s, forward_s):
+            return
         self.steering.learn(
             {"default": self.clients},
             {"default": written},
             gathered,
             rows=rows,
             forward_s=forward_s,
-            step_s=forward_s + drafting_s,
+            step_s=step_s,
         )
+
+    def _decide(self) -> float:
+        """For the next step; the seconds that telling and asking took."""
+        sequences: Any = self.requests
+        if self.steering.still(sequences):
+            for request in self.requests:
+                request.asked, request.shadow = 0, None
+            return 0.0
+        caps = {r.request_id: Depth(DEPTH) for r in self.requests}
+        self.steering.decide(sequences, [d.arm for d in self.drafters], caps, DEPTH)
+        for seq in sequences:
+            self.steering.ask(seq, caps[seq.request_id])
+        return self._read()
 
     def _read(self) -> float:
         """A drafter reads a text before it drafts for it the first time."""
@@ -243,12 +257,12 @@ def test_in_the_windows_of_the_control_nobody_is_drafted_for() -> None:
     windows = made.steering.policy.windows
     controls = 0
     for step in range(1, STEPS):
-        before = made.asked
+        reasons, before = {request.depth_reason for request in made.requests}, made.asked
         made.step()
-        if windows.kind(step) == "control":
+        if windows.kind(step - 1) == "control":  # the first step is before the policy's first
             controls += 1
             assert made.asked == before
-            assert {request.depth_reason for request in made.requests} == {"control"}
+            assert reasons == {"control"}
     assert controls == pytest.approx(STEPS * windows.share, abs=windows.steps)
 
 

@@ -143,7 +143,7 @@ def test_a_choice_that_stays_at_standard_decode_is_looked_at_seldom_and_a_change
         play(policy, [moment], right=0)
         looks.add(policy._at)
     assert len(looks) <= 160 / CALM_EVERY + 2
-    policy.state = replace(policy.state, changed={"default": 459})
+    policy.turned({"default": 1.0})
     play(policy, moments(1, 460), right=0)
     assert policy._at == 460
 
@@ -245,12 +245,18 @@ def test_where_shadows_say_nothing_probes_find_out_at_one_step_in_a_hundred(rule
     assert sum(d.plans["default"].depth > 0 for d in useless) <= 30
 
 
-def test_a_costs_alarm_lets_choices_be_made_anew() -> None:
+def test_a_costs_alarm_lets_choices_be_made_anew_and_says_nothing_of_texts() -> None:
+    """Drafted rows become so dear that what was held on to would be held on to no longer."""
     policy = make_policy()
-    play(policy, moments(60), right=8)
-    play(policy, moments(60, 60), right=8, factor=2.0)
-    assert policy.state.step_cost.alarms == 1
-    assert 60 < policy.state.changed["default"] < 120
+    play(policy, moments(200), right=0)
+    known, looked = policy.state.changed, policy._at
+    for moment in moments(60, 200):
+        play(policy, [moment], right=0, factor=2.0)
+        if policy.state.step_cost.alarms:
+            break
+    play(policy, moments(1, moment.step + 1), right=0, factor=2.0)
+    assert policy._at == moment.step + 1 > looked
+    assert policy.state.changed == known
 
 
 def test_deeper_blocks_are_asked_for_where_they_are_free() -> None:

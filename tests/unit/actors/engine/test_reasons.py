@@ -9,6 +9,7 @@ import pytest
 from actors.contracts import Draft
 from actors.engine.core import drain
 from actors.engine.thread import EngineThread
+from actors.engine.ways import Ways
 from actors.exchange import status as port
 from cluster.deployments.reports import verifier_status
 from cluster.gateway.cells import Cells
@@ -68,7 +69,7 @@ def test_what_bounds_a_block_is_its_reason(
     assert steering is not None
     seq.depth = cap
     steering._cohorts["r"] = "default"
-    steering._plans = {"default": Plan(Arm("oracle"), 4, 4, plan)}
+    steering._ways = {"default": Ways(Plan(Arm("oracle", remote=False), 4, 4, plan))}
     came = Draft((1, 2, 3, 4)[:cap], "oracle", False)
     assert steering.why(seq, came, came.cut(kept)) == reason
 

@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 
 from actors.contracts import Draft
-from actors.engine.speculation import PATIENCE, REST, Speculation
+from actors.engine.speculation import Speculation
 from policies.acceptance import Acceptance
 from policies.cost import profiled
+from policies.patience import LONGEST, PATIENCE, REST
 
 LINEAR = profiled([(1, 1.0), (65, 65.0)])
 CHEAP = profiled([(1, 1.0), (65, 1.32)])
@@ -63,6 +64,8 @@ def rounds(
         verified = len(chosen[name].tokens) if name in chosen else 0
         taken.append(verified)
         accepted = min(right, verified)
+        if verified:
+            engine.verified(name, verified, accepted)
         engine.settle(name, [*block[:accepted], block[accepted] if accepted < right else 99])
         for token in [*block[accepted + 1 : right], 99][: right - accepted]:
             engine.settle(name, [token])
@@ -78,8 +81,26 @@ def test_blocks_that_never_come_true_are_given_up_and_rarely_asked_for() -> None
     taken = rounds(engine, right=0, count=400)
     assert sum(taken[:40]) > 0
     assert sum(taken[-100:]) == 0
-    asked = [engine.ask("r", 4) for _ in range(10 * REST)]
+    asked = [engine.ask("r", 4) for _ in range(10 * LONGEST)]
     assert asked.count(4) == 10
+
+
+def test_where_asking_has_a_price_a_drafter_of_no_use_is_asked_ever_less() -> None:
+    engine = Speculation(CHEAP)
+    engine.price_s = lambda mechanism: 0.01
+    rounds(engine, right=0, count=100 * REST)
+    asked = [engine.ask("r", 4) for _ in range(10 * LONGEST)]
+    assert asked.count(4) == 10
+    assert engine.period("r") == LONGEST
+    assert rounds(engine, right=4, count=4 * LONGEST)[-1] == 4  # and comes back
+    assert engine.period("r") == REST
+
+
+def test_blocks_that_save_less_than_asking_takes_are_verified_and_no_longer_asked_for() -> None:
+    engine = Speculation(CHEAP)
+    engine.price_s = lambda mechanism: 10.0  # of a round: a block of four saves three
+    taken = rounds(engine, right=4, count=40)
+    assert 0 < sum(size > 0 for size in taken[-16:]) <= 3
 
 
 def test_only_the_part_that_comes_true_is_verified() -> None:

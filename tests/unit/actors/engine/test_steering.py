@@ -17,7 +17,8 @@ from actors.sampling.rules import Rule
 from policies import estimate_cost
 from policies.choice import Arm
 from policies.choice_reasons import MEANING
-from policies.choice_records import Decision, Moment, Plan, Shadow
+from policies.choice_records import Decision, Moment, Outcome, Plan, Shadow
+from policies.control import Windows
 from policies.estimate_cost import Sample
 from tests.drafters.oracle import OracleDrafter
 from tests.law.harness import assert_pools_full, make_engine, plain, request
@@ -126,14 +127,16 @@ def test_a_step_is_priced_by_the_context_of_those_who_write() -> None:
     for _ in range(6):
         engine.step()
     length = sum(len(seq.tokens) for seq in engine.scheduler.running)
-    assert engine.steering.moment is not None
-    assert engine.steering.moment.context == length
+    moment = engine.steering.moment
+    assert moment is not None
+    since = engine.steering._step - moment.step  # steps of two tokens that were like it
+    assert moment.context + 2 * since == length
     stairs_s = 1.0 - 64 * 0.001
     assert engine.steering.policy.state.step_cost.token_s == pytest.approx(0.001)
     engine.steering.policy.state = replace(
         engine.steering.policy.state, step_cost=estimate_cost.profiled(sliding)
     )
-    assert engine.steering.step_s(1) == pytest.approx(stairs_s + 0.001 * length)
+    assert engine.steering.step_s(1) == pytest.approx(stairs_s + 0.001 * moment.context)
 
 
 def test_without_any_evidence_nothing_is_verified() -> None:
@@ -188,6 +191,33 @@ def test_steps_in_which_nobody_is_asked_are_decided_once_for_a_stretch() -> None
     assert_pools_full(engine)
 
 
+def test_what_came_of_a_step_is_told_with_what_was_decided_for_that_step() -> None:
+    """Blocks are asked for at the end of the step before, so the next step is decided when a step
+    is learnt from. A window of standard decode has the steps in which nobody drafted, and a step's
+    blocks are what was asked for it."""
+    engine = engine_with()
+    steering = engine.steering
+    assert steering is not None
+    steering.policy.windows = Windows("seed", period=16, steps=4)
+    told: list[Outcome] = []
+    learn = steering.policy.learn
+    steering.policy.learn = lambda o: told.append(o) or learn(o)  # type: ignore[method-assign]
+    engine.add(request("r", PROMPT, LONG))
+    rows: dict[int, int] = {}
+    while engine.has_work:
+        step, before = steering._step, engine.stats.drafted
+        engine.step()
+        rows[step] = engine.stats.drafted - before
+    kinds = {step: steering.policy.windows.kind(step) for step in rows}
+    assert {rows[step] for step in rows if kinds[step] == "control"} == {0}
+    assert len(told) > 10
+    for outcome in told:
+        assert outcome.decision.kind == kinds[outcome.moment.step]
+        assert outcome.rows == outcome.moment.writers + rows[outcome.moment.step]
+    drafting = [o for o in told if o.decision.kind == "policy" and rows[o.moment.step]]
+    assert drafting
+
+
 @pytest.mark.parametrize(("read_s", "asked"), [(0.5, True), (2.0, False)])
 def test_a_text_that_takes_too_long_to_read_for_what_is_left_to_write_is_not_drafted_for(
     read_s: float, asked: bool
@@ -197,7 +227,7 @@ def test_a_text_that_takes_too_long_to_read_for_what_is_left_to_write_is_not_dra
     engine = engine_with()
     steering = engine.steering
     assert steering is not None
-    arm = Arm("oracle", remote=False, max_depth=4, read_s=read_s)
+    arm = replace(engine.port.arms[0], read_s=read_s)
     steering.policy.meet(arm)
     plan = Plan(arm, 4, 4, "gain", (0.9, 0.8, 0.7, 0.6))
     steering.policy.decide = lambda _: Decision({"default": plan})  # type: ignore[method-assign]
