@@ -28,10 +28,13 @@ from policies.tally import Tally, Totals
 LOOK_EVERY = 4
 """Steps between two looks at a batch that stays as it is: a look takes some 0.4 ms;"""
 CALM_EVERY = 32
-"""and between two where none of the last few has found anything better than standard decode."""
+"""and between two at most, where those before have changed nothing or there is nothing new."""
 URGENT_EVERY = 4
 """Steps between two looks at whether a shadow that is wanted can be paid by now."""
-CALM_LOOKS = 8
+READ_EVERY = 4
+"""Steps between two readings of blocks: what comes at once counts as one surprise at most."""
+CALM_LOOKS = 4
+"""Looks in a row that change nothing, after which the next is twice as far away."""
 MOSTLY = 0.5
 """So large a share of new requests is a change of text."""
 IMPRESSION = 4
@@ -61,7 +64,7 @@ class Adaptive:
         self._at = self._newest = 0
         self._same = Decision({})  # of a step like the last one
         self.due = 0  # the next step that has something of its own, if the batch stays
-        self._calm = 0  # looks in a row at it that left everybody at standard decode
+        self._calm = 0  # looks in a row at it that changed nothing
         self._allowed_s = 0.0  # what exploring may take before it has earned anything
         self._free = False  # there are mechanisms of which only shadows tell
         self._urgent = False  # a shadow waits until it can be paid
@@ -206,7 +209,7 @@ class Adaptive:
             self._unread.setdefault(key, []).extend(estimate.fair(blocks, moment.rule))
         wary = any(group.cohort in self._wary for group in moment.groups)
         soon = wary or self.fresh(moment) or outcome.decision.shadow is not None
-        if soon or moment.step - self._read >= LOOK_EVERY:
+        if soon or moment.step - self._read >= READ_EVERY:
             self._read_blocks(moment.step)
 
     def _read_blocks(self, step: int) -> None:
@@ -258,19 +261,21 @@ class Adaptive:
         if batch == self._batch and moment.step - self._at < every:
             return self._plans
         self._news = self._void = False
-        now, reasons = held(self.state.held, view, moment.step, fresh=fresh)
+        before = self.state.held
+        now, reasons = held(before, view, moment.step, fresh=fresh)
         self.state = replace(self.state, held=now)
         self._plans = {c: self._plan(view, c, now.picks[c], reasons[c]) for c in view.cohorts}
-        calm = batch == self._batch and not fresh and not any(p.depth for p in self._plans.values())
-        self._calm = self._calm + 1 if calm and not now.better else 0
+        calm = batch == self._batch and not fresh and not now.better
+        self._calm = self._calm + 1 if calm and now.picks == before.picks else 0
         self._batch, self._at, self._same = batch, moment.step, Decision(self._plans)
         return self._plans
 
     @property
     def _every(self) -> int:
         """Steps from one look to the next, while nothing changes."""
-        news = self._news or self.state.held.better
-        return LOOK_EVERY if news and self._calm < CALM_LOOKS else CALM_EVERY
+        if not (self._news or self.state.held.better):
+            return CALM_EVERY
+        return min(LOOK_EVERY << self._calm // CALM_LOOKS, CALM_EVERY)
 
     def _plan(self, view: View, cohort: str, pick: Pick, reason: Reason) -> Plan:
         depth = min(pick.depth, view.limits[cohort])

@@ -7,8 +7,9 @@ thread calls it; everything it tells the outside is in the events that `step` re
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from actors.contracts import Draft, DraftPort, Gathered
 from actors.engine.batch import Segment
@@ -20,6 +21,7 @@ from actors.engine.finish import settle
 from actors.engine.fixed import FixedLength
 from actors.engine.intake import QueueLimits, validate
 from actors.engine.kv import BlockAllocator, BlockTable, KVPool
+from actors.engine.later import Later
 from actors.engine.plan import Depth, Plan
 from actors.engine.prefix import PrefixCache
 from actors.engine.scheduler import Scheduler
@@ -195,11 +197,7 @@ class Engine:
         """The blocks there are, after waiting for the others as long as they are worth it."""
         writing = [seq for seq in self.scheduler.running if seq.pending == 1]
         wanted = {seq.request_id: seq.depth for seq in writing if seq.depth > 0}
-        if self.speculation is None:
-            worth_s = self.fixed.worth(wanted, len(writing), self.pace.decode_s)
-        else:
-            worth_s = self.speculation.worth(wanted, len(writing))
-        gathered = self.port.gather(wanted, worth_s)
+        gathered = self.port.gather(wanted, Later(partial(self._worth, wanted, len(writing))))
         self.fixed.heard(gathered)
         if self.speculation is not None:
             self.speculation.heard(gathered)
@@ -210,6 +208,12 @@ class Engine:
             seq.owed = reason == "late" and not weighs_laws(self.rule)  # late is too late there
             seq.depth_reason = reason or seq.depth_reason
         return gathered
+
+    def _worth(self, wanted: dict[str, int], writers: int) -> Mapping[str, float]:
+        """How long the step may wait for each block."""
+        if self.speculation is None:
+            return self.fixed.worth(wanted, writers, self.pace.decode_s)
+        return self.speculation.worth(wanted, writers)
 
     def _worthwhile(self, drafts: dict[str, Draft], room: int) -> dict[str, Draft]:
         """What of the blocks is worth its rows; `room`: rows that prompts may take."""

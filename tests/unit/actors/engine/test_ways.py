@@ -1,0 +1,53 @@
+"""What a cohort's plan, and the cheap way beside it, come to for one block."""
+
+from __future__ import annotations
+
+import pytest
+
+from actors.contracts import Draft
+from actors.engine.ways import Ways, most, refused
+from policies.choice import Arm
+from policies.choice_records import Plan
+
+LEARNED = Arm("eagle3", remote=True)
+SUFFIX = Arm("suffix", remote=False)
+GAIN = Plan(LEARNED, 2, 4, "gain")
+CHEAP = Plan(SUFFIX, 8, 8, "no-gain")
+BOTH = Ways(GAIN, CHEAP)
+
+
+def block(arm: Arm, confidence: tuple[float, ...] = ()) -> Draft:
+    return Draft((1, 2, 3), arm.mechanism, arm.remote, confidence=confidence)
+
+
+def test_the_plans_way_is_tried_before_the_cheap_one() -> None:
+    assert tuple(BOTH.each()) == (GAIN, CHEAP)
+    assert tuple(Ways(GAIN).each()) == (GAIN,)
+
+
+@pytest.mark.parametrize(("arm", "plan"), [(LEARNED, GAIN), (SUFFIX, CHEAP)])
+def test_a_block_is_bounded_by_the_plan_that_it_was_asked_for(arm: Arm, plan: Plan) -> None:
+    assert BOTH.of(block(arm)) == plan
+    assert most(BOTH, block(arm), weighed=False) == plan.depth
+
+
+def test_a_block_of_the_same_mechanism_elsewhere_is_not_the_cheap_ways() -> None:
+    here, there = Arm("eagle3", remote=False), Plan(Arm("eagle3", remote=True), 2, 4, "gain")
+    assert Ways(there, Plan(here, 8, 8, "no-gain")).of(block(LEARNED)) == there
+
+
+@pytest.mark.parametrize(("weighed", "bound"), [(False, 4), (True, 2)])
+def test_how_sure_a_block_is_counts_where_no_laws_are_weighed(weighed: bool, bound: int) -> None:
+    """S16: there no length may hang on what was drafted."""
+    assert most(Ways(GAIN), block(LEARNED, (0.9, 0.9, 0.9)), weighed=weighed) == bound
+
+
+def test_of_a_plan_that_verifies_nothing_no_confidence_makes_more() -> None:
+    unknown = Ways(Plan(SUFFIX, 0, 8, "no-evidence"))
+    assert most(unknown, block(SUFFIX, (0.9, 0.9, 0.9)), weighed=False) == 0
+    assert most(None, block(SUFFIX), weighed=False) == 0
+
+
+def test_why_a_block_was_not_verified_is_the_reason_of_its_own_plan() -> None:
+    assert refused(BOTH, block(LEARNED)) == "budget"
+    assert refused(BOTH, block(SUFFIX)) == refused(None, block(SUFFIX)) == "no-gain"
