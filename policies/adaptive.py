@@ -273,7 +273,7 @@ class Adaptive:
     @property
     def _every(self) -> int:
         """Steps from one look to the next, while nothing changes."""
-        if not (self._news or self.state.held.better):
+        if self._calm >= CALM_LOOKS and not (self._news or self.state.held.better):
             return CALM_EVERY
         return min(LOOK_EVERY << self._calm // CALM_LOOKS, CALM_EVERY)
 

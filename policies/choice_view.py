@@ -14,8 +14,10 @@ from policies.choice_hold import CERTAIN, HYSTERESIS, Held
 from policies.choice_records import Decision, Moment, Plan
 from policies.estimate import ENOUGH_BLOCKS, Estimate, Key, Outlook
 
+FREE = 0.01
+"""A deeper block is asked for where that takes no more than this share of the chosen one's time,"""
 FREE_SHARE = 0.003
-"""A deeper block is asked for where that makes a step longer by no more than this."""
+"""or than this share of a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,8 @@ class View:
     def ask(self, arm: Arm, sessions: int, depth: int) -> int:
         """How many tokens to ask for when `depth` are verified: more, where they are free."""
         price = self.costs.block_s
-        most = price(arm, sessions, depth) + FREE_SHARE * self.standard_s
+        least = price(arm, sessions, depth)
+        most = least + max(FREE * least, FREE_SHARE * self.standard_s)
         free = (d for d in range(self.deepest(arm), depth, -1) if price(arm, sessions, d) <= most)
         return next(free, depth)
 

@@ -66,8 +66,8 @@ def doubted(everyone: Record) -> Record:
 
 
 def barren(everyone: Record, price_s: float) -> bool:
-    """Whether it is of next to no use to anybody."""
-    known = everyone.asks >= UNKNOWN - 0.5
+    """Whether it is of next to no use to anybody; not where nobody knows what asking takes."""
+    known = price_s > 0.0 and everyone.asks >= UNKNOWN - 0.5
     return known and everyone.gained_s <= BARREN * price_s * everyone.asks
 
 

@@ -13,6 +13,8 @@ from policies.choice import Arm
 
 NEWEST = 15
 """Steps with asks of which the median counts: in the first ones much is done once and for all."""
+LEAST = 5
+"""With fewer, nothing is known."""
 SMOOTH = 0.05
 
 
@@ -35,7 +37,7 @@ class Asking:
         newest = self._asked.setdefault(arm, [])
         newest.append((beside_s, sessions))
         del newest[:-NEWEST]
-        if self._stills:
+        if self._stills and len(newest) >= LEAST:
             step_s = max(0.0, statistics.median(s for s, _ in newest) - self._still_s)
             self._price_s[arm] = step_s
             count = statistics.fmean(sessions for _, sessions in newest)

@@ -46,13 +46,14 @@ ASK_S = 0.0001
 """What asking remote drafters takes of the engine's thread, before it was ever measured."""
 LENIENT_SHARE = 0.15
 """Of a step: what asking everybody may take where their cohort's blocks do not pay."""
+LENIENT_AFAR = 0.04
+"""The same of drafters elsewhere, whose blocks come late as well."""
 LENIENT = ("no-gain", "held", "no-evidence")
 """Reasons of plans that leave it to each request's own record."""
 READ_SHARE = 0.1
 """Of the time in which standard decode would write the rest of a text: what reading it may take
 before it is drafted for."""
-UNREAD = 256
-"""Scored blocks that are kept between two steps without prompts."""
+UNREAD = 256  # scored blocks that are kept between two steps without prompts
 
 
 class Steering:
@@ -63,10 +64,9 @@ class Steering:
         self.figures = Figures()
         self._speculation = speculation
         self._rule: Rule = rule
-        self._step = 0  # that was decided last
+        self._step, self._ran_step = 0, 0  # that was decided last, and the one before it
         self._next: Decided | None = None  # for it; None where nobody writes
         self._ran: Decided | None = None  # for the step before it
-        self._ran_step = 0
         self._writers, self._context = 1, 0
         self._ways: dict[str, Ways] = {}  # by cohort
         self._asking = Asking()
@@ -207,7 +207,8 @@ class Steering:
         known = [arm for arm in moment.arms if costs[arm].newest or not costs[arm].guess]
         prices_s = ((self._price_s(arm, sessions, depth), arm) for arm in known)
         price_s, arm = min(prices_s, default=(math.inf, None))
-        return arm if price_s <= LENIENT_SHARE * self.step_s(sessions) else None
+        share = LENIENT_AFAR if arm and arm.remote else LENIENT_SHARE
+        return arm if price_s <= share * self.step_s(sessions) else None
 
     def _lenient(self, cohort: str, plan: Plan, cheap: Arm | None) -> Ways:
         """Where a cohort's blocks do not pay on average, nothing is known of them, or those of
@@ -227,7 +228,7 @@ class Steering:
     def _price_s(self, arm: Arm, sessions: int, depth: int) -> float:
         """What asking takes of a step."""
         if arm.remote:
-            return max(self._ask_s, self._asking.step_s(arm)) + self._drag_s
+            return self._ask_s + self._drag_s
         cost = self.policy.state.draft[arm]
         draft_s = estimate_draft.block_s(cost, sessions, min(depth, arm.max_depth), remote=False)
         return max(draft_s, self._asking.step_s(arm))
@@ -322,8 +323,8 @@ class Steering:
 
     def why(self, seq: Sequence, came: Draft, kept: Draft) -> Reason:
         """Why so much of a block is verified: of `came`, the first tokens, `kept`."""
-        ways = self._of(seq.request_id)
-        bound = most(ways, came, weighed=weighs_laws(self._rule))
+        ways, weighed = self._of(seq.request_id), weighs_laws(self._rule)
+        bound = most(ways, came, weighed=weighed)
         return why(ways, seq, came, kept, bound, self.policy.depth)
 
     def _of(self, request_id: str) -> Ways | None:
@@ -389,7 +390,8 @@ class Steering:
         if (ran.asks or gathered.shadows) and not ran.reads:
             if len(ran.asks) == 1 and decision.shadow is None:
                 arm, (sessions, _) = next(iter(ran.asks.items()))
-                self._asking.asked(arm, sessions, step_s - forward_s)
+                if not arm.remote:  # waits have a price of their own
+                    self._asking.asked(arm, sessions, step_s - forward_s)
             drafted = tuple(self._drafted(ran, gathered))
         soon = decision.shadow is not None or (self._blocks and self.policy.fresh(moment))
         self._telling.add(

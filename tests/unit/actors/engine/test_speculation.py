@@ -81,7 +81,7 @@ def test_blocks_that_never_come_true_are_given_up_and_rarely_asked_for() -> None
     taken = rounds(engine, right=0, count=400)
     assert sum(taken[:40]) > 0
     assert sum(taken[-100:]) == 0
-    asked = [engine.ask("r", 4) for _ in range(10 * LONGEST)]
+    asked = [engine.ask("r", 4) for _ in range(10 * REST)]
     assert asked.count(4) == 10
 
 
