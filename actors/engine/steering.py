@@ -46,8 +46,7 @@ ASK_S = 0.0001
 """What asking remote drafters takes of the engine's thread, before it was ever measured."""
 LENIENT_SHARE = 0.15
 """Of a step: what asking everybody may take where their cohort's blocks do not pay."""
-LENIENT_AFAR = 0.04
-"""The same of drafters elsewhere, whose blocks come late as well."""
+LENIENT_AFAR = 0.04  # of drafters elsewhere, whose blocks come late as well
 LENIENT = ("no-gain", "held", "no-evidence")
 """Reasons of plans that leave it to each request's own record."""
 READ_SHARE = 0.1

@@ -114,8 +114,6 @@ def speed_up(clients: int, slope: float, quality: float, fill: float, delay: flo
         return 1.0 + slope * (rows - 1)
 
     engine = Speculation(profiled([(1, 1.0), (257, step_s(257))]))
-    price, asks = 0.0, 0
-    engine.price_s = lambda mechanism: price
     requests = {str(i): Request(i, quality, fill) for i in range(clients)}
     port, now = Port(requests, delay), 0.0
     for _ in range(STEPS):
@@ -125,10 +123,6 @@ def speed_up(clients: int, slope: float, quality: float, fill: float, delay: flo
         now += ASK * bool(asked) + ASK_EACH * len(asked)
         wanted = {name: DEPTH for name, r in requests.items() if r.asked or r.owed}
         gathered, waited = port.gather(wanted, engine.worth(wanted, clients), now)
-        if asked:  # what the engine is told that an ask takes is what it took so far
-            took = (ASK + waited) / len(asked) + ASK_EACH
-            asks += 1
-            price += max(1.0 / asks, 0.05) * (took - price)
         engine.heard(gathered)
         chosen = engine.select(gathered.drafts, clients)
         now += waited + step_s(clients + sum(len(d.tokens) for d in chosen.values()))
