@@ -67,7 +67,6 @@ class _Track:
     vain: int = 0
     rest: patience.Rest = patience.AWAKE
     rested: int = 0
-    late: bool = False  # a block is owed
 
 
 @dataclass(slots=True)
@@ -152,9 +151,6 @@ class Speculation:
         for request_id, reason in gathered.missing.items():
             if request_id in self._tracks and reason in VAIN:
                 track = self._track(request_id)
-                if reason == "late" and not track.late:
-                    track.late = True  # what came of it is known when it comes
-                    continue
                 self._asked(track, 0.0)
                 if reason == "empty":  # one that comes too late says nothing of what is drafted
                     self._noted(track, 0.0)
@@ -164,8 +160,6 @@ class Speculation:
             if request_id in self._tracks:
                 track = self._track(request_id)
                 self._sized(track, size)
-                if track.late and request_id not in gathered.drafts:
-                    self._asked(track, 0.0)
                 if not self._by_verdict:
                     self._score(track, size, right, seen=False)
         for request_id, (arm, draft) in gathered.shadows.items():
@@ -239,7 +233,6 @@ class Speculation:
     def _asked(self, track: _Track, gain_s: float) -> None:
         """What came of an ask, and what its rows are expected to save."""
         every, price_s = self._of(track.mechanism), self.price_s(track.mechanism)
-        track.late = False
         if patience.pays(gain_s, price_s, track.vain):
             track.vain, track.rest = 0, patience.AWAKE
         else:
