@@ -90,9 +90,9 @@ def test_drafted_text_is_the_text_of_standard_decode(
 
 def test_blocks_over_the_wire_are_accepted_and_counted(writer: Deployed) -> None:
     with writer.client() as client:
-        done = client.generate("abcdefghijklmnopabcd", max_tokens=200, temperature=0)
+        done = client.generate("abcdefghijklmnopabcd", max_tokens=400, temperature=0)
     alphabet = "abcdefghijklmnop"
-    assert done.text == "".join(alphabet[(4 + i) % 16] for i in range(200))
+    assert done.text == "".join(alphabet[(4 + i) % 16] for i in range(400))
     assert done.speculation.accepted == done.speculation.remote_accepted > 100
     assert done.speculation.accepted <= done.speculation.drafted
 
