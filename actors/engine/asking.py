@@ -1,5 +1,5 @@
 """What asking drafters takes of a step, all that the engine does for it beside the forward: telling
-them, drafting in this process, waiting, choosing rows and learning from what came.
+them, drafting in this process, choosing rows and learning from what came.
 
 It is what steps with asks take more than steps without, so nobody has to know which parts of a step
 are there for their sake.
