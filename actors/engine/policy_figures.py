@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +41,10 @@ class Figures:
     def changed(self, before: Mapping[str, int], after: Mapping[str, int]) -> None:
         """before, after: the step of each cohort's last change, around what the policy learnt."""
         self.alarms.update(cohort for cohort, step in after.items() if before.get(cohort) != step)
+
+    def repriced(self, cohorts: Iterable[str]) -> None:
+        """What steps take has changed under these."""
+        self.alarms.update(list(cohorts))
 
     def told(self, state: State) -> dict[str, Any]:
         """Copies, for those who read them on another thread. state: the policy's."""

@@ -29,7 +29,7 @@ from actors.engine.sequence import Sequence
 from actors.engine.sessions import NO_GAIN
 from actors.engine.speculation import Speculation
 from actors.engine.telling import STILL_TOGETHER, TOGETHER, Stretch, Telling
-from actors.engine.ways import Ways, most, refused, why
+from actors.engine.ways import Ways, most, refused, ways_of, why
 from actors.sampling.rules import DEFAULT, Rule, weighs_laws
 from policies import cost, drag, estimate_cost, estimate_draft
 from policies.adaptive import Adaptive
@@ -47,8 +47,6 @@ ASK_S = 0.0001
 LENIENT_SHARE = 0.15
 """Of a step: what asking everybody may take where their cohort's blocks do not pay."""
 LENIENT_AFAR = 0.04  # of drafters elsewhere, whose blocks come late as well
-LENIENT = ("no-gain", "held", "no-evidence")
-"""Reasons of plans that leave it to each request's own record."""
 READ_SHARE = 0.1
 """Of the time in which standard decode would write the rest of a text: what reading it may take
 before it is drafted for."""
@@ -162,7 +160,10 @@ class Steering:
         if before is None or decision is not before.decision or not self._ways:
             self._least = {}
             cheap = self._cheap(moment)
-            self._ways = {c: self._lenient(c, plan, cheap) for c, plan in decision.plans.items()}
+            self._ways = {
+                cohort: ways_of(plan, cheap, self.policy.depth, resting=cohort in self._resting)
+                for cohort, plan in decision.plans.items()
+            }
             plans = {cohort: ways.plan for cohort, ways in self._ways.items()}
             self.policy.anyway = {c: plan.arm for c, plan in plans.items() if plan.arm}
             self._planned = plans
@@ -208,21 +209,6 @@ class Steering:
         price_s, arm = min(prices_s, default=(math.inf, None))
         share = LENIENT_AFAR if arm and arm.remote else LENIENT_SHARE
         return arm if price_s <= share * self.step_s(sessions) else None
-
-    def _lenient(self, cohort: str, plan: Plan, cheap: Arm | None) -> Ways:
-        """Where a cohort's blocks do not pay on average, nothing is known of them, or those of
-        another drafter pay for others, and asking is cheap: its requests are asked, and their own
-        records decide."""
-        if plan.reason == "wish" and cohort in self._resting:
-            return Ways(replace(plan, reason="no-gain"))  # the policy sees that nobody may be asked
-        if cheap is None or plan.arm == cheap:
-            return Ways(plan)
-        depth = min(self.policy.depth, cheap.max_depth)
-        if plan.arm is not None:
-            return Ways(plan, Plan(cheap, depth, depth, "no-gain"))
-        if plan.reason not in LENIENT:
-            return Ways(plan)
-        return Ways(Plan(cheap, 0 if plan.reason == "no-evidence" else depth, depth, plan.reason))
 
     def _price_s(self, arm: Arm, sessions: int, depth: int) -> float:
         """What asking takes of a step."""
@@ -400,10 +386,13 @@ class Steering:
 
     def _learn(self, outcome: Outcome) -> None:
         blocks, self._blocks = self._blocks, {}
-        changed = self.policy.state.changed
+        before = self.policy.state
         self.policy.learn(replace(outcome, blocks=blocks))
-        if self.policy.state.changed != changed:
-            self.figures.changed(changed, self.policy.state.changed)
+        now = self.policy.state
+        if now.step_cost.alarms > before.step_cost.alarms:
+            self.figures.repriced(outcome.moment.counts)
+        if now.changed != before.changed:
+            self.figures.changed(before.changed, now.changed)
             self._speculation.doubt()
 
     def _drafted(self, ran: Decided, gathered: Gathered) -> Iterable[Drafted]:

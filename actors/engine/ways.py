@@ -7,13 +7,17 @@ one may be. What is verified of a block is bounded by the plan that it was asked
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from actors.contracts import Draft
 from actors.engine.sequence import Sequence
 from actors.engine.sessions import NO_GAIN
+from policies.choice import Arm
 from policies.choice_reasons import Reason
 from policies.choice_records import Plan
+
+LENIENT = ("no-gain", "held", "no-evidence")
+"""Reasons of plans that leave it to each request's own record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,23 @@ class Ways:
             return self.plan
         same = (draft.mechanism, draft.remote) == (other.arm.mechanism, other.arm.remote)
         return other if same else self.plan
+
+
+def ways_of(plan: Plan, cheap: Arm | None, depth: int, *, resting: bool) -> Ways:
+    """What a plan comes to where `cheap` may be asked of everybody: where a cohort's blocks do not
+    pay on average, nothing is known of them, or those of another drafter pay for others, each
+    request's own record decides. depth: the configured D. resting: some of the cohort's requests
+    have no session, for nobody's blocks pay in such a batch."""
+    if plan.reason == "wish" and resting:
+        return Ways(replace(plan, reason="no-gain"))  # the policy sees that nobody may be asked
+    if cheap is None or plan.arm == cheap:
+        return Ways(plan)
+    depth = min(depth, cheap.max_depth)
+    if plan.arm is not None:
+        return Ways(plan, Plan(cheap, depth, depth, "no-gain"))
+    if plan.reason not in LENIENT:
+        return Ways(plan)
+    return Ways(Plan(cheap, 0 if plan.reason == "no-evidence" else depth, depth, plan.reason))
 
 
 def most(ways: Ways | None, draft: Draft, *, weighed: bool) -> int:

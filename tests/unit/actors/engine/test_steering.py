@@ -15,7 +15,7 @@ from actors.engine.steering import steered
 from actors.sampling.params import SamplingParams
 from actors.sampling.rules import Rule
 from policies import estimate_cost
-from policies.choice import Arm
+from policies.choice import Arm, Group
 from policies.choice_reasons import MEANING
 from policies.choice_records import Decision, Moment, Outcome, Plan, Shadow
 from policies.control import Windows
@@ -216,6 +216,17 @@ def test_what_came_of_a_step_is_told_with_what_was_decided_for_that_step() -> No
         assert outcome.rows == outcome.moment.writers + rows[outcome.moment.step]
     drafting = [o for o in told if o.decision.kind == "policy" and rows[o.moment.step]]
     assert drafting
+
+
+def test_a_change_of_costs_is_counted_for_those_who_write_and_is_no_change_of_texts() -> None:
+    _, steering = steered(FREE, "coupled", 4, "verifier")
+    groups = (Group("code", 3, 4), Group("chat", 1, 4))
+    for step in range(60):
+        took = Outcome(Moment(step, groups, ()), Decision({}), 4, 3.0, 3.0, {"code": 3.0})
+        steering._learn(took)
+    assert steering.policy.state.step_cost.alarms == 1
+    assert steering.figures.alarms == {"code": 1, "chat": 1}
+    assert steering.policy.state.changed == {}
 
 
 @pytest.mark.parametrize(("read_s", "asked"), [(0.5, True), (2.0, False)])

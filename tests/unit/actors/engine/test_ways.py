@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from actors.contracts import Draft
-from actors.engine.ways import Ways, most, refused
+from actors.engine.ways import Ways, most, refused, ways_of
 from policies.choice import Arm
 from policies.choice_records import Plan
 
@@ -51,3 +51,36 @@ def test_of_a_plan_that_verifies_nothing_no_confidence_makes_more() -> None:
 def test_why_a_block_was_not_verified_is_the_reason_of_its_own_plan() -> None:
     assert refused(BOTH, block(LEARNED)) == "budget"
     assert refused(BOTH, block(SUFFIX)) == refused(None, block(SUFFIX)) == "no-gain"
+
+
+@pytest.mark.parametrize("reason", ["no-gain", "held"])
+def test_where_blocks_do_not_pay_on_average_the_cheap_drafter_is_left_to_each_request(
+    reason: str,
+) -> None:
+    plan = Plan(None, 0, 0, reason)  # type: ignore[arg-type]
+    assert ways_of(plan, SUFFIX, 4, resting=False) == Ways(Plan(SUFFIX, 4, 4, plan.reason))
+
+
+def test_without_evidence_its_blocks_are_scored_and_not_verified() -> None:
+    """L5."""
+    unknown = Plan(None, 0, 0, "no-evidence")
+    assert ways_of(unknown, SUFFIX, 4, resting=False).plan.depth == 0
+    assert ways_of(unknown, SUFFIX, 4, resting=False).plan.ask == 4
+
+
+@pytest.mark.parametrize("reason", ["control", "slower", "off", "wish"])
+def test_what_is_to_be_standard_decode_stays_it(reason: str) -> None:
+    plan = Plan(None, 0, 0, reason)  # type: ignore[arg-type]
+    assert ways_of(plan, SUFFIX, 4, resting=False) == Ways(plan)
+
+
+def test_the_cheap_drafter_stands_beside_another_ones_plan_and_not_beside_its_own() -> None:
+    assert ways_of(GAIN, SUFFIX, 4, resting=False) == Ways(GAIN, Plan(SUFFIX, 4, 4, "no-gain"))
+    assert ways_of(GAIN, LEARNED, 4, resting=False) == Ways(GAIN)
+    assert ways_of(GAIN, None, 4, resting=False) == Ways(GAIN)
+
+
+def test_a_batch_at_rest_has_no_wish_for_its_reason() -> None:
+    wish = Plan(None, 0, 0, "wish")
+    assert ways_of(wish, SUFFIX, 4, resting=True).plan.reason == "no-gain"
+    assert ways_of(wish, SUFFIX, 4, resting=False).plan.reason == "wish"
