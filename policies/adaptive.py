@@ -73,6 +73,7 @@ class Adaptive:
         self._read = -LOOK_EVERY
         self._wary: frozenset[str] = frozenset()  # cohorts whose blocks are a surprise of late
         self.anyway: Mapping[str, Arm] = {}  # by cohort, whom the engine asks whatever is planned
+        self.reads_s: Mapping[Arm, float] = {}  # before it knows any text at all, where it does not
         self.tally = Tally()  # what others are told
         self._pooled: Totals = {}  # what they have told, and who has begun from it
         self._begun: frozenset[str] = frozenset()
@@ -307,11 +308,12 @@ class Adaptive:
         """A mechanism that a cohort is not using: one whose last blocks were a surprise, else one
         of a cohort in which another's were, else the one of which is known least of late."""
         step = view.moment.step
+        self._allowed_s = explore.allowed_s(view.standard_s, [arm.read_s for arm in view.arms])
         free = [
             (c, arm)
             for c in view.cohorts
             for arm in view.arms
-            if arm not in (plans[c].arm, self.anyway.get(c))
+            if arm not in (plans[c].arm, self.anyway.get(c)) and self._bears(view, arm)
         ]
         self._free = bool(free)
         self._urgent = False
@@ -334,7 +336,6 @@ class Adaptive:
         if not urgent and ages[chosen] < explore.SHADOW_EVERY:
             return None  # the engine asks it anyway, because it costs next to nothing
         price_s = 0.0 if arm.remote else view.costs.block_s(arm, sessions, depth)
-        self._allowed_s = explore.allowed_s(view.standard_s, [arm.read_s for arm in view.arms])
         self._urgent = urgent
         purse = explore.shadowed(
             self.state.purse,
@@ -354,6 +355,11 @@ class Adaptive:
             return None
         self.state = replace(self.state, purse=purse)
         return Shadow(cohort, arm, depth, sessions, again=pursued[chosen])
+
+    def _bears(self, view: View, arm: Arm) -> bool:
+        """Whether a first text may be read for a shadow, where none of these is known."""
+        read_s = self.reads_s.get(arm, 0.0)
+        return not read_s or self.affords(read_s + view.costs.block_s(arm, 1, view.deepest(arm)))
 
     def _probe(self, view: View, plans: dict[str, Plan]) -> dict[str, Plan]:
         """Where shadows say nothing: now and then the most hopeful of what is not done."""

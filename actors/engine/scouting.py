@@ -30,6 +30,7 @@ class Scouting:
         self._known: dict[Arm, set[str]] = {}
         self._read_s: dict[Arm, float] = {}  # of a token, by arm
         self._reading = 0  # tokens, for the shadow of this step
+        self.refused_s: dict[Arm, float] = {}  # what a shadow came to nothing for: to read a text
         self._new = False  # whether a request that is asked in this step is a stranger
         self._turn = 0
 
@@ -88,6 +89,8 @@ class Scouting:
                 self._reading = len(shortest.tokens)
                 known.add(shortest.request_id)
                 chosen.append(shortest)
+            elif not chosen:
+                self.refused_s[arm] = read_s
         return chosen
 
     def beyond_s(

@@ -221,9 +221,10 @@ class Speculation:
                 chosen[request_id] = draft.cut(depth)
             elif self._by_verdict and self._rests(track) and bound > 0:
                 chosen[request_id] = draft.cut(bound)
-            self._asked(track, self._saved_s(sum(survive[:depth]), depth))
-            if not depth:
-                self._noted(track, 0.0)
+            if bound > 0:  # else it was asked for evidence, and not in vain
+                self._asked(track, self._saved_s(sum(survive[:depth]), depth))
+                if not depth:
+                    self._noted(track, 0.0)
         return chosen
 
     def _rests(self, track: _Track) -> bool:
@@ -254,6 +255,10 @@ class Speculation:
     def _saved_s(self, right: float, rows: int) -> float:
         """What verified rows save the step of which so many come true, their own time taken off."""
         return right * self._token_s - rows * self._row_s
+
+    def proven(self, mechanism: str) -> bool:
+        """Whether anything that it drafted has come true."""
+        return any(self._of(mechanism).acceptance.accepted[:1])
 
     def hopeless(self, writers: int, depth: int) -> bool:
         """Whether even good blocks would not pay in a batch of `writers` requests: their tokens

@@ -84,6 +84,7 @@ class Steering:
         self._prices: dict[int, float] = {}
         self._priced: tuple[object, int] = (None, 0)  # what they are for
         self._scouting = Scouting()
+        policy.reads_s = self._scouting.refused_s
         speculation.step_s = self.step_s
         speculation.price_s = self._asking.each_s
         speculation.scored = self._note
@@ -192,6 +193,7 @@ class Steering:
         if groups == self._groups and not new:
             return
         self._groups, self._counts = groups, {}
+        self._scouting.refused_s.clear()  # another may be shorter
         for (cohort, _), count in groups.items():
             self._counts[cohort] = self._counts.get(cohort, 0) + count
         self._made = tuple(Group(c, count, limit) for (c, limit), count in sorted(groups.items()))
@@ -299,8 +301,11 @@ class Steering:
 
     def most(self, drafts: Mapping[str, Draft]) -> dict[str, int]:
         """How many tokens of each block its cohort's plan lets be verified."""
-        weighed = weighs_laws(self._rule)
-        return {r: most(self._of(r), draft, weighed=weighed) for r, draft in drafts.items()}
+        return {request_id: self._most(request_id, draft) for request_id, draft in drafts.items()}
+
+    def _most(self, request_id: str, draft: Draft) -> int:
+        weighed, proven = weighs_laws(self._rule), self._speculation.proven(draft.mechanism)
+        return most(self._of(request_id), draft, weighed=weighed, proven=proven)
 
     def refused(self, request_id: str, draft: Draft) -> str:
         """Why a block of this request was not verified though it came."""
@@ -308,9 +313,8 @@ class Steering:
 
     def why(self, seq: Sequence, came: Draft, kept: Draft) -> Reason:
         """Why so much of a block is verified: of `came`, the first tokens, `kept`."""
-        ways, weighed = self._of(seq.request_id), weighs_laws(self._rule)
-        bound = most(ways, came, weighed=weighed)
-        return why(ways, seq, came, kept, bound, self.policy.depth)
+        bound = self._most(seq.request_id, came)
+        return why(self._of(seq.request_id), seq, came, kept, bound, self.policy.depth)
 
     def _of(self, request_id: str) -> Ways | None:
         return self._ways.get(self._cohorts.get(request_id, ""))

@@ -57,11 +57,17 @@ def ways_of(plan: Plan, cheap: Arm | None, depth: int, *, resting: bool) -> Ways
     return Ways(Plan(cheap, 0 if plan.reason == "no-evidence" else depth, depth, plan.reason))
 
 
-def most(ways: Ways | None, draft: Draft, *, weighed: bool) -> int:
+def most(ways: Ways | None, draft: Draft, *, weighed: bool, proven: bool) -> int:
     """How many tokens of a block may be verified. A plan's D is for its cohort's blocks on average;
     one that says how sure it is may be verified as far as was asked for, where what is verified may
-    hang on what was drafted, that is unless laws are `weighed` (S16)."""
-    if ways is None or not (plan := ways.of(draft)).depth:
+    hang on what was drafted, that is unless laws are `weighed` (S16). Before there is a plan, each
+    request's own record decides as soon as its drafter is `proven`: it has been right at all."""
+    if ways is None:
+        return 0
+    plan = ways.of(draft)
+    if plan.reason == "no-evidence":
+        return plan.ask if proven else 0
+    if not plan.depth:
         return 0
     return max(plan.depth, plan.ask) if draft.confidence and not weighed else plan.depth
 

@@ -31,11 +31,12 @@ from policies.retry import pause_s
 
 @dataclass(slots=True)
 class _Session:
-    """key is None while the drafter does not have it."""
+    """key is None while the drafter does not have it. asked: tokens, with the newest commit."""
 
     view: SessionView
     key: SessionKey | None = None
     length: int = 0
+    asked: int = 0
     reason: Reason = "cold"
     failures: int = 0
     retry_s: float = 0.0
@@ -118,6 +119,7 @@ class LocalPort:
                 self._shadows[commit.request_id] = commit.evidence
             observed.append(_commit(commit, session.key, self._info.needs_features))
             session.length += len(commit.tokens)
+            session.asked = commit.depth
         self._settle(self._guard.observe(observed))
 
     @contained_gather
@@ -127,7 +129,7 @@ class LocalPort:
         if not wanted and not self._shadows:
             return Gathered()
         began = time.perf_counter()
-        drafts, missing = self._draft(wanted)
+        drafts, missing = self._draft({r: self._asked(r, depth) for r, depth in wanted.items()})
         self._counts.used += len(drafts)
         self.missing.update(missing.values())
         evidence, nothing = self._draft({r: d for r, d in self._shadows.items() if r not in wanted})
@@ -258,6 +260,12 @@ class LocalPort:
         if session.key is None:
             return session.reason
         return "context" if self._depth(session, depth) <= 0 else None
+
+    def _asked(self, request_id: str, depth: int) -> int:
+        """What was asked for, where that is less than what may be used: a token more may take a
+        forward more."""
+        session = self._sessions.get(request_id)
+        return min(depth, session.asked) if session is not None and session.asked else depth
 
     def _depth(self, session: _Session, depth: int) -> int:
         depth = min(depth, self._info.max_block or depth)

@@ -100,6 +100,18 @@ def test_without_evidence_nothing_is_verified_and_shadows_gather_it() -> None:
     assert last.reason in ("gain", "held")
 
 
+def test_no_shadow_is_wanted_of_a_drafter_whose_first_text_cannot_be_paid() -> None:
+    """It would come to nothing, and each step that wants one is looked at."""
+    policy = make_policy()
+    policy.reads_s = {SUFFIX: 10.0}
+    decisions = play(policy, moments(100), right=8)
+    assert all(decision.shadow is None for decision in decisions)
+    assert policy.state.purse.spent_s == 0.0
+    assert decisions[-1] is decisions[-2]
+    policy.reads_s = {SUFFIX: 0.001}
+    assert any(d.shadow is not None for d in play(policy, moments(40, start=100), right=8))
+
+
 def test_a_useless_drafter_is_never_verified_for_long() -> None:
     decisions = play(make_policy(), moments(300), right=0)
     assert sum(d.plans["default"].depth > 0 for d in decisions) <= 16

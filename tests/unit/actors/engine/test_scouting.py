@@ -73,3 +73,14 @@ def test_a_block_that_comes_out_empty_has_taken_its_time() -> None:
     assert found == pytest.approx(0.03 - 0.012 - 0.01)
     remote = frozenset({ELSEWHERE})
     assert scouting.beyond_s(shadow, 0.01, 0.0, remote, empty) == pytest.approx(-0.01)
+
+
+def test_a_shadow_that_came_to_nothing_says_what_it_would_have_taken() -> None:
+    scouting = Scouting()
+    assert chosen(scouting, texts(800, 400), 0.04) == []
+    assert scouting.refused_s == {HERE: pytest.approx(0.05)}
+    able = texts(800, 400, 64)
+    assert chosen(scouting, able, 0.04) == ["2"]
+    scouting.refused_s.clear()
+    assert chosen(scouting, able, 0.04) == ["2"]  # one that it knows is asked alone
+    assert scouting.refused_s == {}

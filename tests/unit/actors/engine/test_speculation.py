@@ -76,6 +76,17 @@ def test_blocks_that_come_true_are_verified_whole_where_rows_are_cheap() -> None
     assert rounds(Speculation(CHEAP), right=4, count=40)[-10:] == [4] * 10
 
 
+def test_blocks_that_are_asked_for_as_evidence_are_not_asked_for_in_vain() -> None:
+    """No plan lets any of them be verified yet: that says nothing of what they are worth."""
+    engine = Speculation(CHEAP)
+    for written in (99, *[7] * 4 * PATIENCE):
+        assert engine.ask("r", 4, "any") == 4
+        assert engine.select({"r": draft(7)}, 1, most={"r": 0}) == {}
+        engine.settle("r", [written])
+        assert engine.proven("any") == (written == 7)
+    assert not engine.proven("another")
+
+
 def test_blocks_that_never_come_true_are_given_up_and_rarely_asked_for() -> None:
     engine = Speculation(CHEAP)
     taken = rounds(engine, right=0, count=400)

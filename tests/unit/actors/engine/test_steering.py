@@ -56,7 +56,7 @@ def engine_with(rule: Rule = "coupled", depth: int = 4, max_rows: int = 512) -> 
 
 
 def test_texts_are_those_of_standard_decode_through_windows_and_shadows() -> None:
-    engine = engine_with()
+    engine = engine_with(depth=1)  # so that a window is due before the texts have ended
     for name in ("a", "b"):
         engine.add(request(name, PROMPT, LONG, cohort=name))
     texts: dict[str, list[int]] = {"a": [], "b": []}

@@ -28,7 +28,7 @@ def test_the_plans_way_is_tried_before_the_cheap_one() -> None:
 @pytest.mark.parametrize(("arm", "plan"), [(LEARNED, GAIN), (SUFFIX, CHEAP)])
 def test_a_block_is_bounded_by_the_plan_that_it_was_asked_for(arm: Arm, plan: Plan) -> None:
     assert BOTH.of(block(arm)) == plan
-    assert most(BOTH, block(arm), weighed=False) == plan.depth
+    assert most(BOTH, block(arm), weighed=False, proven=False) == plan.depth
 
 
 def test_a_block_of_the_same_mechanism_elsewhere_is_not_the_cheap_ways() -> None:
@@ -39,13 +39,17 @@ def test_a_block_of_the_same_mechanism_elsewhere_is_not_the_cheap_ways() -> None
 @pytest.mark.parametrize(("weighed", "bound"), [(False, 4), (True, 2)])
 def test_how_sure_a_block_is_counts_where_no_laws_are_weighed(weighed: bool, bound: int) -> None:
     """S16: there no length may hang on what was drafted."""
-    assert most(Ways(GAIN), block(LEARNED, (0.9, 0.9, 0.9)), weighed=weighed) == bound
+    sure = block(LEARNED, (0.9, 0.9, 0.9))
+    assert most(Ways(GAIN), sure, weighed=weighed, proven=True) == bound
 
 
-def test_of_a_plan_that_verifies_nothing_no_confidence_makes_more() -> None:
+@pytest.mark.parametrize(("proven", "bound"), [(False, 0), (True, 8)])
+def test_before_there_is_a_plan_a_drafter_that_was_right_is_left_to_each_request(
+    proven: bool, bound: int
+) -> None:
     unknown = Ways(Plan(SUFFIX, 0, 8, "no-evidence"))
-    assert most(unknown, block(SUFFIX, (0.9, 0.9, 0.9)), weighed=False) == 0
-    assert most(None, block(SUFFIX), weighed=False) == 0
+    assert most(unknown, block(SUFFIX, (0.9, 0.9, 0.9)), weighed=False, proven=proven) == bound
+    assert most(None, block(SUFFIX), weighed=False, proven=proven) == 0
 
 
 def test_why_a_block_was_not_verified_is_the_reason_of_its_own_plan() -> None:
@@ -61,8 +65,7 @@ def test_where_blocks_do_not_pay_on_average_the_cheap_drafter_is_left_to_each_re
     assert ways_of(plan, SUFFIX, 4, resting=False) == Ways(Plan(SUFFIX, 4, 4, plan.reason))
 
 
-def test_without_evidence_its_blocks_are_scored_and_not_verified() -> None:
-    """L5."""
+def test_without_evidence_its_blocks_are_asked_for_and_none_is_planned() -> None:
     unknown = Plan(None, 0, 0, "no-evidence")
     assert ways_of(unknown, SUFFIX, 4, resting=False).plan.depth == 0
     assert ways_of(unknown, SUFFIX, 4, resting=False).plan.ask == 4

@@ -124,6 +124,19 @@ def test_depths_are_bounded_by_block_and_context() -> None:
     assert engine.step().missing == {"r": "context"}
 
 
+def test_no_more_is_drafted_than_was_asked_for() -> None:
+    """A token more may take a forward more, and it is not what the policy has priced."""
+    port = LocalPort(ToyDrafter())
+    engine = Engine(port, depth=2)
+    engine.start(View("r", [1, 2]))
+    may = {"r": 8}
+    assert len(port.gather(may, {}).drafts["r"].tokens) == 2
+    engine.depth = 5
+    engine.commit({"r": (3,)})
+    assert len(port.gather(may, {}).drafts["r"].tokens) == 5
+    assert len(port.gather({"r": 3}, {}).drafts["r"].tokens) == 3  # and no more than may be used
+
+
 def test_a_view_that_raises_costs_drafts_and_nothing_else() -> None:
     class Broken(View):
         def features(self, from_row: int, to_row: int) -> torch.Tensor | None:
