@@ -243,9 +243,14 @@ class PortCommit:
     from_len: int
     tokens: tuple[int, ...]
     depth: int
-    features: torch.Tensor | None = None
     arm: Arm | None = None
     shadow: tuple[Arm, int] | None = None
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """Of the features that go with it, first and one past the last; a drafter that reads any
+        has them from the session's view, so that nothing is copied for those that read none."""
+        return self.from_len - 1, self.from_len + len(self.tokens) - 1
 
     @property
     def evidence(self) -> int:

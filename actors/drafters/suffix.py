@@ -31,7 +31,9 @@ _STEPS_PER_TOKEN = 4  # entering and evicting cost two; the rest catches up
 @dataclass(frozen=True, slots=True)
 class Guess:
     """confidence[i]: share of the context's occurrences that token i followed, given the ones
-    before it. score: expected accepted tokens, the sum of the running products."""
+    before it, times n / (n + 1) for the n tokens before it that are alike: one that ends a long
+    copy is seldom, one that ends a chance likeness is not. score: expected accepted tokens by the
+    shares alone, the sum of their running products."""
 
     tokens: tuple[int, ...] = ()
     confidence: tuple[float, ...] = ()
@@ -60,14 +62,19 @@ def speculate(
         budget = min(limits.count, int(matched * limits.factor + 1e-6))
         if best.score >= budget:
             break  # a score is at most its budget, and budgets only shrink from here
-        guess = _follow(index, state, ends, budget, limits.min_prob)
+        guess = _follow(index, state, matched, ends, budget, limits.min_prob)
         if guess.score > best.score:
             best = guess
     return best
 
 
 def _follow(
-    index: SuffixIndex, state: int, ends: Sequence[int], budget: int, min_prob: float
+    index: SuffixIndex,
+    state: int,
+    matched: int,
+    ends: Sequence[int],
+    budget: int,
+    min_prob: float,
 ) -> Guess:
     tokens: list[int] = []
     confidence: list[float] = []
@@ -76,8 +83,9 @@ def _follow(
         product *= share
         if product < min_prob:
             break
+        alike = matched + len(tokens)
         tokens.append(token)
-        confidence.append(share)
+        confidence.append(share * alike / (alike + 1))
         score += product
         if len(tokens) == budget:
             break

@@ -95,7 +95,6 @@ class Sessions:
             told,
             tuple(seq.tokens[told:]),
             depth,
-            seq.features(told - 1, len(seq.tokens) - 1),
             seq.arm,
             seq.shadow,
         )

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from actors.contracts import Draft, Gathered
+from actors.engine.offered import Offered
 from actors.sampling.rules import DEFAULT, Rule, weighs_laws
 from policies import confidence, patience
 from policies.acceptance import Acceptance, faded, survival, verified
@@ -47,9 +48,8 @@ JUDGE_EVERY = 32
 
 @dataclass(slots=True)
 class _Track:
-    """One request on one mechanism. sizes: how many tokens came of those asked for. offered: what
-    is being scored of a block, behind `behind` tokens of it that had come true before, and matched
-    that have since; sure: how sure the drafter was of each. own: how that has come true. gains:
+    """One request on one mechanism. sizes: how many tokens came of those asked for. offered: blocks
+    that are being scored. own: how true it has come how sure its drafter was. gains:
     what asks have brought; vain: those in a row that did not pay; rest: how seldom it is asked
     after too many; rested: rounds since."""
 
@@ -57,10 +57,7 @@ class _Track:
     mechanism: str
     acceptance: Acceptance = field(default_factory=Acceptance)
     sizes: Acceptance = field(default_factory=Acceptance)
-    offered: tuple[int, ...] = ()
-    behind: int = 0
-    matched: int = 0
-    sure: tuple[float, ...] = ()
+    offered: list[Offered] = field(default_factory=list)
     own: confidence.Own = field(default_factory=confidence.Own)
     asked: int = 0
     gains: patience.Record = patience.NOTHING
@@ -279,26 +276,22 @@ class Speculation:
     def settle(self, request_id: str, tokens: Sequence[int]) -> None:
         """Score the blocks that were offered against the tokens committed after them."""
         for track in self._tracks.get(request_id, {}).values():
-            if track.offered:
-                self._matched(track, tokens)
+            blocks, track.offered = track.offered, []
+            for block in blocks:
+                if block.settled(tokens):
+                    self._came_true(track, block)
+                else:
+                    track.offered.append(block)
 
-    def _matched(self, track: _Track, tokens: Sequence[int]) -> None:
-        for token in tokens:
-            if token != track.offered[track.matched]:
-                break
-            track.matched += 1
-            if track.matched == len(track.offered):
-                break
-        else:
-            return  # right so far, and more is to come
-        size = track.behind + len(track.offered)
-        self._score(track, size, track.behind + track.matched, seen=False)
-        if track.sure:
+    def _came_true(self, track: _Track, block: Offered) -> None:
+        """How much of a block was right is known."""
+        size = block.behind + len(block.tokens)
+        self._score(track, size, block.behind + block.matched, seen=False)
+        if block.sure:
             every = self._of(track.mechanism)
             every.sure, track.own = confidence.scored(
-                every.sure, track.own, track.sure, track.matched, track.behind
+                every.sure, track.own, block.sure, block.matched
             )
-        track.offered = ()
 
     def verified(self, request_id: str, drafted: int, accepted: int) -> None:
         """What verification made of a block."""
@@ -345,7 +338,7 @@ class Speculation:
         if self._by_verdict or not draft.confidence:
             return self._chance(track, size)
         known = self._of(track.mechanism).sure
-        return confidence.survival(known, track.own, draft.confidence, draft.behind)
+        return confidence.survival(known, track.own, draft.confidence)
 
     def _offered(self, request_id: str, draft: Draft) -> _Track:
         track = self._track(request_id)
@@ -353,12 +346,9 @@ class Speculation:
         return track
 
     def _offer(self, track: _Track, draft: Draft) -> None:
-        """One block of a track is scored at a time; those that come meanwhile are not."""
-        if not track.offered:
-            if not self._by_verdict:
-                track.offered, track.behind, track.matched = draft.tokens, draft.behind, 0
-                track.sure = draft.confidence
-            self._sized(track, draft.behind + len(draft.tokens))
+        if not self._by_verdict:
+            track.offered.append(Offered(draft.tokens, draft.behind, draft.confidence))
+        self._sized(track, draft.behind + len(draft.tokens))
 
     def _sizes_of(self, offers: Sequence[tuple[str, Draft]], asked: Mapping[str, int]) -> list[int]:
         """How long each block counts as."""

@@ -214,14 +214,9 @@ class ArmsPort:
         if known.told < start:
             start = known.told
             tokens = tuple(session.view.tokens[start:end])
-            features = known.view.features(start - 1, end - 1)
-        else:
-            features = known.view.columns.cut(commit.features)
         known.told = end
         depth, shadow = ask
-        return PortCommit(
-            commit.request_id, commit.round, start, tokens, depth, features, None, shadow
-        )
+        return PortCommit(commit.request_id, commit.round, start, tokens, depth, None, shadow)
 
     def _open(self, session: _Session, part: Part, length: int) -> _Known:
         view = PartView(session.view, self._columns[part], first=length)

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from actors.contracts import (
     Commit,
@@ -27,6 +28,9 @@ from actors.exchange.status import BlockCounts, LinkRecord, Reason
 from policies import breaker as brk
 from policies.choice import Arm
 from policies.retry import pause_s
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(slots=True)
@@ -112,12 +116,13 @@ class LocalPort:
         for commit, session in known:
             if session.key is None:
                 continue
-            if self._info.needs_features and commit.features is None:
+            features = session.view.features(*commit.rows) if self._info.needs_features else None
+            if self._info.needs_features and features is None:
                 self._drop(session, "cold")
                 continue
             if commit.evidence:
                 self._shadows[commit.request_id] = commit.evidence
-            observed.append(_commit(commit, session.key, self._info.needs_features))
+            observed.append(_commit(commit, session.key, features))
             session.length += len(commit.tokens)
             session.asked = commit.depth
         self._settle(self._guard.observe(observed))
@@ -305,7 +310,6 @@ class LocalPort:
                     self._drop(session, "isolated")
 
 
-def _commit(commit: PortCommit, key: SessionKey, with_features: bool) -> Commit:
-    features = commit.features if with_features else None
+def _commit(commit: PortCommit, key: SessionKey, features: torch.Tensor | None) -> Commit:
     depth = commit.depth or commit.evidence
     return Commit(key, commit.round, commit.from_len, commit.tokens, features, depth)

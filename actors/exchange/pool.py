@@ -219,7 +219,7 @@ class RemotePort:
         home, key = session.home, session.key
         if home is None or key is None:
             return None
-        features = commit.features if home.needs_features else None
+        features = session.view.features(*commit.rows) if home.needs_features else None
         if home.needs_features and features is None:
             self._leave(session, "cold")
             session.retry_s = now_s + _COLD_S

@@ -131,7 +131,6 @@ def _rounds(
                     len(view.tokens),
                     (2,) * count,
                     DEPTH,
-                    rows[:count] if taps else None,
                 )
             )
             view.tokens.extend((2,) * count)

@@ -54,19 +54,19 @@ def test_a_draft_ends_where_its_probability_falls_below_the_bound() -> None:
         assert draft(drafter, 8) == want
 
 
-def test_confidence_is_the_share_of_what_followed() -> None:
+def test_confidence_is_the_share_of_what_followed_and_grows_with_what_is_alike() -> None:
     from actors.contracts import DraftRequest
 
     drafter = make_suffix(suffix_decoding_max_spec_factor=4.0)
     drafter.open([make_open([7, 1, 7, 2, 7, 1, 7])])
     proposal = drafter.propose([DraftRequest(make_key(), 2)])[0]
-    # The context is "1 7"; it was followed by 2 alone, and "7 2" or longer by 7 alone.
+    # The context is "7 1 7"; it was followed by 2 alone, and that by 7 alone.
     assert proposal.tokens == (2, 7)
-    assert proposal.confidence == (1.0, 1.0)
+    assert proposal.confidence == (3 / 4, 4 / 5)
     drafter.observe([make_commit(7, 5, 7)])
     proposal = drafter.propose([DraftRequest(make_key(), 1)])[0]
     assert proposal.tokens == (1,)
-    assert proposal.confidence == (0.5,)  # 7 was followed by 1, 2, 1 and 5
+    assert proposal.confidence == (0.25,)  # 7 was followed by 1, 2, 1 and 5
 
 
 def test_a_longer_context_wins_over_a_more_frequent_shorter_one() -> None:

@@ -96,9 +96,8 @@ class Engine:
             from_len = len(view.tokens)
             view.tokens.extend(tokens)
             self.rounds[request_id] += 1
-            rows = view.features(from_len - 1, len(view.tokens) - 1)
             commits.append(
-                PortCommit(request_id, self.rounds[request_id], from_len, tokens, self.depth, rows)
+                PortCommit(request_id, self.rounds[request_id], from_len, tokens, self.depth)
             )
         self.port.commit(commits)
 

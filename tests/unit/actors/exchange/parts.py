@@ -73,16 +73,17 @@ class StrictPort:
                 self.asks.append((commit.request_id, commit.depth, commit.evidence))
 
     def _features(self, kept: Kept, commit: PortCommit) -> None:
+        features = kept.view.features(*commit.rows)
         if not self.taps:
-            assert commit.features is None
+            assert features is None
             return
         if not kept.rows:
             before = kept.view.features(0, commit.from_len - 1)
             assert before is not None
             kept.rows.append(before)
-        assert commit.features is not None
-        assert commit.features.shape == (len(commit.tokens), len(self.taps) * HIDDEN)
-        kept.rows.append(commit.features)
+        assert features is not None
+        assert features.shape == (len(commit.tokens), len(self.taps) * HIDDEN)
+        kept.rows.append(features)
 
     def gather(self, wanted: dict[str, int], worth_s: Mapping[str, float]) -> Gathered:
         self._call("gather")
@@ -156,10 +157,9 @@ class Writer:
         tokens = continuation(self.view.tokens, count)
         self.view.tokens.extend(tokens)
         self.round += 1
-        rows = self.view.features(start - 1, start + count - 1)
         name = self.view.request_id
         self.port.commit(
-            [PortCommit(name, self.round, start, tokens, depth, rows, arm=arm, shadow=shadow)]
+            [PortCommit(name, self.round, start, tokens, depth, arm=arm, shadow=shadow)]
         )
 
     def gather(self, depth: int = 4) -> Gathered:
