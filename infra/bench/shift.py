@@ -1,6 +1,7 @@
 """A workload that shifts, for real: the policy beside standard decode and every fixed choice.
 
-    python infra/bench/shift.py --prompts valid.jsonl [--repeats 5] [--rounds 150] [--out FILE]
+    python infra/bench/shift.py --prompts valid.jsonl [--repeats 5] [--rounds 150]
+        [--phases copy:1 code:4 chat:12 copy:4] [--out FILE]
 
 Engines as they serve (native executor, prefix cache), each in a process of its own, without a
 gateway; those that do not write wait. Phases of traffic follow one another (copying, code, chat,
@@ -48,7 +49,8 @@ from cluster.models.paths import cache_root
 from cluster.models.resolve import resolve
 from policies.control_ratio import student
 
-PHASES = (("copy", 1), ("code", 4), ("chat", 12), ("copy", 4))
+Phase = tuple[str, int]  # kind of text, clients
+PHASES: tuple[Phase, ...] = (("copy", 1), ("code", 4), ("chat", 12), ("copy", 4))
 COPY = "Repeat the following text exactly, word for word, and add nothing:\n\n"
 KINDS = {"code": ("coding",), "chat": ("writing", "qa")}
 BROKEN = ("useless", "slow", "dead")
@@ -290,7 +292,7 @@ def repeated(
     texts: dict[str, list[str]],
     repeat: int,
 ) -> Iterator[tuple[Key, Run]]:
-    for place, (kind, clients) in enumerate(PHASES):
+    for place, (kind, clients) in enumerate(options.phases):
         first = (repeat * clients) % len(texts[kind])
         turned = texts[kind][first:] + texts[kind][:first]
         requests = requests_of(path, turned, clients, options.rounds, f"{repeat}.{place}")
@@ -321,14 +323,16 @@ def ratio(ours: Sequence[float], theirs: Sequence[float]) -> str:
 def report(options: argparse.Namespace, legs: Sequence[Leg], runs: dict[Key, list[Run]]) -> str:
     names = [leg.name for leg in legs]
     statics = [leg.name for leg in legs if leg.fixed]
-    phases = [f"{kind}, {clients}" for kind, clients in PHASES]
+    phases = [f"{kind}, {clients}" for kind, clients in options.phases]
+    places = range(len(phases))
     lines = [
         "# A workload that shifts, for real",
         "",
         f"`python infra/bench/shift.py --prompts {options.prompts.name} --repeats "
         f"{options.repeats} --restart {options.restart} --rounds {options.rounds} "
         f"--methods {' '.join(options.methods)} "
-        f"--depths {' '.join(map(str, options.depths))} --depth {options.depth}` on "
+        f"--depths {' '.join(map(str, options.depths))} --depth {options.depth} "
+        f"--phases {' '.join(f'{kind}:{clients}' for kind, clients in options.phases)}` on "
         f"{datetime.date.today().isoformat()}, {platform.machine()}, {os.cpu_count()} cores, "
         f"torch {torch.__version__}, {options.model}.",
         "",
@@ -338,20 +342,20 @@ def report(options: argparse.Namespace, legs: Sequence[Leg], runs: dict[Key, lis
         "| --- |" + " ---: |" * (len(phases) + 1),
     ]
     for name in names:
-        rates = [[r.whole.rate for r in runs[name, place]] for place in range(len(PHASES))]
+        rates = [[r.whole.rate for r in runs[name, place]] for place in places]
         medians = [f"{statistics.median(rate):.1f}" for rate in rates]
         lines.append(f"| {name} | " + " | ".join(medians) + f" | {_over(runs, name):.1f} |")
     lines += ["", "| the policy against | " + " | ".join(phases) + " |"]
     lines.append("| --- |" + " --- |" * len(phases))
     for label, part in (("", "whole"), (", first 50 rounds", "early"), (", later", "later")):
         for against in ("standard", "the best fixed"):
-            cells = [_cell(runs, statics, place, part, against) for place in range(len(PHASES))]
+            cells = [_cell(runs, statics, place, part, against) for place in places]
             lines.append(f"| {against}{label} | " + " | ".join(cells) + " |")
     lines += ["", "| against standard | " + " | ".join(phases) + " |"]
     lines.append("| --- |" + " --- |" * len(phases))
     for name in names:
         if name != "standard":
-            cells = [ratio(*_pair(runs, name, place)) for place in range(len(PHASES))]
+            cells = [ratio(*_pair(runs, name, place)) for place in places]
             lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
@@ -368,13 +372,11 @@ def _standard(runs: dict[Key, list[Run]], place: int, part: str) -> list[float]:
 
 def _over(runs: dict[Key, list[Run]], name: str) -> float:
     """Each phase's tokens over its time, all phases of equal length in time at standard decode."""
-    shares = []
-    for place in range(len(PHASES)):
+    shares, places = [], sorted({place for _, place in runs})
+    for place in places:
         plain = statistics.median(r.whole.rate for r in runs["standard", place])
         shares.append(plain / statistics.median(r.whole.rate for r in runs[name, place]))
-    rates = [
-        statistics.median(r.whole.rate for r in runs["standard", p]) for p in range(len(PHASES))
-    ]
+    rates = [statistics.median(r.whole.rate for r in runs["standard", p]) for p in places]
     return statistics.fmean(rates) * len(shares) / sum(shares)
 
 
@@ -391,6 +393,13 @@ def _cell(
     return f"{ratio(ours, rates(best))} ({best})"
 
 
+def phase(text: str) -> Phase:
+    kind, _, clients = text.partition(":")
+    if kind not in ("copy", *KINDS) or not clients.isdecimal() or int(clients) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no phase: one of copy, code, chat, then :4")
+    return kind, int(clients)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="The policy on a workload that shifts.")
     parser.add_argument("--prompts", type=Path, required=True)
@@ -402,6 +411,7 @@ def main() -> None:
         default=0,
         help="repeats before all processes begin anew, so that none's luck stays; 0: never",
     )
+    parser.add_argument("--phases", nargs="+", type=phase, default=PHASES, metavar="KIND:CLIENTS")
     parser.add_argument("--rounds", type=int, default=150, help="tokens of each request")
     parser.add_argument("--methods", nargs="+", default=["suffix"])
     parser.add_argument("--depths", type=int, nargs="*", default=[2, 4, 8], help="of fixed choices")
