@@ -288,9 +288,10 @@ class DraftPort(Protocol):
     def commit(self, commits: Sequence[PortCommit]) -> None: ...
 
     def gather(self, wanted: dict[str, int], worth_s: Mapping[str, float]) -> Gathered:
-        """Collect blocks for `wanted` (request id -> depth). `worth_s`: the seconds that a step may
-        wait for each (the waiting rule's budget, DESIGN §7); those that are not named are taken
-        when they have come, and worth no wait."""
+        """Collect blocks for `wanted` (request id -> tokens that may be used; no more are drafted
+        than the newest commit asked for). `worth_s`: the seconds that a step may wait for each
+        (the waiting rule's budget, DESIGN §7); those that are not named are taken when they have
+        come, and worth no wait."""
         ...
 
     def close(self, request_id: str, reason: str) -> None: ...

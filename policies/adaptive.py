@@ -30,7 +30,7 @@ LOOK_EVERY = 4
 CALM_EVERY = 32
 """and between two at most, where those before have changed nothing or there is nothing new."""
 URGENT_EVERY = 4
-"""Steps between two looks at whether a shadow that is wanted can be paid by now."""
+"""Steps between two looks, at least, at whether a shadow that is wanted can be paid by now."""
 READ_EVERY = 4
 """Steps between two readings of blocks: what comes at once counts as one surprise at most."""
 CALM_LOOKS = 4
@@ -67,7 +67,8 @@ class Adaptive:
         self._calm = 0  # looks in a row at it that changed nothing
         self._allowed_s = 0.0  # what exploring may take before it has earned anything
         self._free = False  # there are mechanisms of which only shadows tell
-        self._urgent = False  # a shadow waits until it can be paid
+        self._urgent = False  # a shadow waits until it can be paid,
+        self._paid_at = 0  # about at this step
         self._pursued: tuple[Arm, int] | None = None  # of whom so many shadows more are wanted
         self._unread: dict[Key, list[Scored]] = {}
         self._read = -LOOK_EVERY
@@ -158,12 +159,14 @@ class Adaptive:
             return 0  # each step may be a probe's
         last, seed = self._at + self._every, self.windows.seed
         if self._urgent:
-            last = min(last, moment.step + URGENT_EVERY)
+            last = min(last, max(moment.step + URGENT_EVERY, self._paid_at))
+        free = self._paid_at if self._free else last
         return next(
             (
                 step
                 for step in range(moment.step + 1, last)
-                if (self._free and explore.turn(seed, step)) or self.windows.kind(step) != "policy"
+                if (step >= free and explore.turn(seed, step))
+                or self.windows.kind(step) != "policy"
             ),
             last,
         )
@@ -309,14 +312,18 @@ class Adaptive:
         of a cohort in which another's were, else the one of which is known least of late."""
         step = view.moment.step
         self._allowed_s = explore.allowed_s(view.standard_s, [arm.read_s for arm in view.arms])
-        free = [
-            (c, arm)
-            for c in view.cohorts
-            for arm in view.arms
-            if arm not in (plans[c].arm, self.anyway.get(c)) and self._bears(view, arm)
-        ]
+        free: list[tuple[str, Arm]] = []
+        waits: list[int] = []  # for the account to bear those that it does not
+        for cohort in view.cohorts:
+            for arm in view.arms:
+                if arm not in (plans[cohort].arm, self.anyway.get(cohort)):
+                    wait = self._wait(view, cohort, arm)
+                    if wait:
+                        waits.append(wait)
+                    else:
+                        free.append((cohort, arm))
         self._free = bool(free)
-        self._urgent = False
+        self._urgent, self._paid_at = bool(waits), step + min(waits, default=0)
         if not free or not estimate.shadows_count(view.moment.rule):
             return None
         never = Estimate(step=-1)
@@ -328,15 +335,13 @@ class Adaptive:
         pursued = [self._pursued is not None and arm == self._pursued[0] for _, arm in free]
         chosen = max(range(len(free)), key=lambda i: (pursued[i], surprises[i], doubts[i], ages[i]))
         cohort, arm = free[chosen]
-        depth, sessions = view.deepest(arm), min(view.counts[cohort], explore.SHADOW_ROWS)
+        depth, sessions, price_s = self._asking(view, cohort, arm)
         lacks = view.evidence(cohort, arm) < ENOUGH_BLOCKS
         # Half of what is saved may go into doubts about what others do.
         doubt = doubts[chosen] and self.state.purse.shadows > explore.BURST / 2
         urgent = pursued[chosen] or lacks or surprises[chosen] or doubt or self._fresh(cohort, step)
         if not urgent and ages[chosen] < explore.SHADOW_EVERY:
             return None  # the engine asks it anyway, because it costs next to nothing
-        price_s = 0.0 if arm.remote else view.costs.block_s(arm, sessions, depth)
-        self._urgent = urgent
         purse = explore.shadowed(
             self.state.purse,
             urgent=urgent,
@@ -351,15 +356,22 @@ class Adaptive:
         left = self._pursued[1] - 1 if self._pursued else 0
         self._pursued = (arm, left) if pursued[chosen] and purse is not None and left else None
         if purse is None:
-            self._urgent = urgent and not self.affords(price_s)  # else there is nothing to wait for
             return None
+        if urgent:
+            self._urgent, self._paid_at = True, step
         self.state = replace(self.state, purse=purse)
         return Shadow(cohort, arm, depth, sessions, again=pursued[chosen])
 
-    def _bears(self, view: View, arm: Arm) -> bool:
-        """Whether a first text may be read for a shadow, where none of these is known."""
-        read_s = self.reads_s.get(arm, 0.0)
-        return not read_s or self.affords(read_s + view.costs.block_s(arm, 1, view.deepest(arm)))
+    @staticmethod
+    def _asking(view: View, cohort: str, arm: Arm) -> tuple[int, int, float]:
+        """For a shadow: how many tokens, of how many requests, and its price."""
+        depth, sessions = view.deepest(arm), min(view.counts[cohort], explore.SHADOW_ROWS)
+        return depth, sessions, 0.0 if arm.remote else view.costs.block_s(arm, sessions, depth)
+
+    def _wait(self, view: View, cohort: str, arm: Arm) -> int:
+        """Steps until the account bears a shadow, and a first text where it knows none of these."""
+        price_s = self._asking(view, cohort, arm)[2] + self.reads_s.get(arm, 0.0)
+        return explore.steps_until(self.state.purse, price_s, self._allowed_s, view.standard_s)
 
     def _probe(self, view: View, plans: dict[str, Plan]) -> dict[str, Plan]:
         """Where shadows say nothing: now and then the most hopeful of what is not done."""

@@ -16,6 +16,7 @@ but notice that texts have changed: it waits until the account is below half of 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -69,6 +70,12 @@ def allowed_s(step_s: float, read_s: Sequence[float]) -> float:
 def affords(purse: Purse, price_s: float, allowed_s: float) -> bool:
     """Whether the account bears another `price_s`."""
     return purse.spent_s + price_s <= LOSS_SHARE * purse.elapsed_s + allowed_s
+
+
+def steps_until(purse: Purse, price_s: float, allowed_s: float, step_s: float) -> int:
+    """Steps of so many seconds until the account bears `price_s`; 0: it does."""
+    missing_s = purse.spent_s + price_s - LOSS_SHARE * purse.elapsed_s - allowed_s
+    return max(0, math.ceil(missing_s / (LOSS_SHARE * step_s)))
 
 
 def turn(seed: str, step: int) -> bool:

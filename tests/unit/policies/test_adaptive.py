@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -110,6 +111,24 @@ def test_no_shadow_is_wanted_of_a_drafter_whose_first_text_cannot_be_paid() -> N
     assert decisions[-1] is decisions[-2]
     policy.reads_s = {SUFFIX: 0.001}
     assert any(d.shadow is not None for d in play(policy, moments(40, start=100), right=8))
+
+
+def test_what_cannot_be_paid_is_not_looked_at_until_it_can() -> None:
+    """A drafter of 0.3 s a block lacks evidence, which is urgent, and the account bears none for
+    6,000 steps: looks are as rare as they come. Another one's shadows do not wait for it."""
+    policy = make_policy()
+    policy.state = replace(policy.state, draft={SUFFIX: profiled_drafts([(1, 8, 0.3)])})
+    decisions = play(policy, moments(400), right=8)
+    assert all(decision.shadow is None for decision in decisions)
+    looks = sum(a is not b for a, b in itertools.pairwise(decisions[50:]))
+    assert looks <= 2 * 350 // CALM_EVERY
+    both = make_policy((LEARNED, SUFFIX))
+    both.state = replace(
+        both.state, draft={**both.state.draft, SUFFIX: profiled_drafts([(1, 8, 0.3)])}
+    )
+    told = [replace(moment, arms=(SUFFIX, LEARNED)) for moment in moments(20)]
+    shadows = [d.shadow for d in play(both, told, right=8) if d.shadow is not None]
+    assert {shadow.arm for shadow in shadows} == {LEARNED}
 
 
 def test_a_useless_drafter_is_never_verified_for_long() -> None:

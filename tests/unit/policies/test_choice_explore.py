@@ -15,10 +15,12 @@ from policies.choice_explore import (
     SHADOW_SHARE,
     VAIN_SHARE,
     Purse,
+    affords,
     passed,
     probed,
     renewed,
     shadowed,
+    steps_until,
     turn,
     worst_loss_s,
 )
@@ -48,6 +50,17 @@ def test_exploring_never_costs_more_than_its_share_and_one_step(
     changes = sum(changed for *_, changed in steps)
     assert shadows <= SHADOW_SHARE * len(steps) + BURST * (1 + changes)
     assert probes <= PROBE_SHARE * len(steps) + 1
+
+
+@given(st.floats(0, 1.0), st.floats(0, 100.0), prices)
+def test_after_so_many_steps_the_account_bears_it_and_not_before(
+    spent_s: float, elapsed_s: float, price_s: float
+) -> None:
+    purse = Purse(spent_s=spent_s, elapsed_s=elapsed_s)
+    steps = steps_until(purse, price_s, STEP_S, STEP_S)
+    assert (steps == 0) == affords(purse, price_s, STEP_S)
+    assert affords(passed(purse, (steps + 1e-6) * STEP_S), price_s, STEP_S)
+    assert steps == 0 or not affords(passed(purse, (steps - 1.001) * STEP_S), price_s, STEP_S)
 
 
 def test_a_calm_policy_saves_shadows_for_a_change() -> None:
