@@ -342,10 +342,11 @@ class Adaptive:
         urgent = pursued[chosen] or lacks or surprises[chosen] or doubt or self._fresh(cohort, step)
         if not urgent and ages[chosen] < explore.SHADOW_EVERY:
             return None  # the engine asks it anyway, because it costs next to nothing
+        due = explore.turn(self.windows.seed, step)
         purse = explore.shadowed(
             self.state.purse,
             urgent=urgent,
-            due=explore.turn(self.windows.seed, step),
+            due=due,
             price_s=price_s,
             allowed_s=self._allowed_s,
             vain=lambda: (
@@ -356,6 +357,10 @@ class Adaptive:
         left = self._pursued[1] - 1 if self._pursued else 0
         self._pursued = (arm, left) if pursued[chosen] and purse is not None and left else None
         if purse is None:
+            if (urgent or due) and self.state.purse.shadows >= 1.0:  # then it would be in vain
+                self._paid_at = step + explore.steps_until(
+                    self.state.purse, price_s, 0.0, view.standard_s, explore.VAIN_SHARE
+                )
             return None
         if urgent:
             self._urgent, self._paid_at = True, step

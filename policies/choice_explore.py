@@ -72,10 +72,12 @@ def affords(purse: Purse, price_s: float, allowed_s: float) -> bool:
     return purse.spent_s + price_s <= LOSS_SHARE * purse.elapsed_s + allowed_s
 
 
-def steps_until(purse: Purse, price_s: float, allowed_s: float, step_s: float) -> int:
-    """Steps of so many seconds until the account bears `price_s`; 0: it does."""
-    missing_s = purse.spent_s + price_s - LOSS_SHARE * purse.elapsed_s - allowed_s
-    return max(0, math.ceil(missing_s / (LOSS_SHARE * step_s)))
+def steps_until(
+    purse: Purse, price_s: float, allowed_s: float, step_s: float, share: float = LOSS_SHARE
+) -> int:
+    """Steps of so many seconds until this share of the time bears `price_s`; 0: it does."""
+    missing_s = purse.spent_s + price_s - share * purse.elapsed_s - allowed_s
+    return max(0, math.ceil(missing_s / (share * step_s)))
 
 
 def turn(seed: str, step: int) -> bool:

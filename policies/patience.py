@@ -65,10 +65,16 @@ def doubted(everyone: Record) -> Record:
     return Record(everyone.gained_s * keep, everyone.asks * keep)
 
 
+def known(everyone: Record) -> bool:
+    """Whether what a mechanism has brought to all is believed."""
+    return everyone.asks >= UNKNOWN - 0.5
+
+
 def barren(everyone: Record, price_s: float) -> bool:
     """Whether it is of next to no use to anybody; not where nobody knows what asking takes."""
-    known = price_s > 0.0 and everyone.asks >= UNKNOWN - 0.5
-    return known and everyone.gained_s <= BARREN * price_s * everyone.asks
+    if price_s <= 0.0 or not known(everyone):
+        return False
+    return everyone.gained_s <= BARREN * price_s * everyone.asks
 
 
 def asks(own: Record, everyone: Record, price_s: float, vain: int) -> bool:

@@ -218,7 +218,8 @@ class Speculation:
                 chosen[request_id] = draft.cut(depth)
             elif self._by_verdict and self._rests(track) and bound > 0:
                 chosen[request_id] = draft.cut(bound)
-            if bound > 0:  # else it was asked for evidence, and not in vain
+            # One that no plan lets be verified yet was asked for evidence, and not in vain.
+            if bound > 0 or patience.known(self._of(track.mechanism).gains):
                 self._asked(track, self._saved_s(sum(survive[:depth]), depth))
                 if not depth:
                     self._noted(track, 0.0)

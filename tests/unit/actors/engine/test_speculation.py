@@ -87,6 +87,21 @@ def test_blocks_that_are_asked_for_as_evidence_are_not_asked_for_in_vain() -> No
     assert not engine.proven("another")
 
 
+def test_of_a_drafter_that_is_known_to_be_of_no_use_evidence_is_not_asked_for_in_each_round() -> (
+    None
+):
+    engine = Speculation(CHEAP)
+    engine.price_s = lambda mechanism: 0.01
+    rounds(engine, right=0, count=100 * REST)
+    asked = 0
+    for _ in range(PATIENCE):
+        if engine.ask("new", 4):
+            asked += 1
+            engine.select({"new": draft(7)}, 1, most={"new": 0})
+        engine.settle("new", [99])
+    assert asked == 1
+
+
 def test_blocks_that_never_come_true_are_given_up_and_rarely_asked_for() -> None:
     engine = Speculation(CHEAP)
     taken = rounds(engine, right=0, count=400)
