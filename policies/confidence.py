@@ -2,9 +2,10 @@
 
 A drafter's word is not taken: of tokens it was about as sure of, so many came true (by bins, for
 each mechanism). A request's own text then has its say: its tokens have come true so much more, or
-less, often than tokens as sure do; as odds, so that what is next to certain stays so. On 18,000
-tokens of suffix decoding in recorded copying, code and chat this foretells whether a token is
-accepted with all before it with 0.511 nats (0.525 without a request's say).
+less, often than tokens as sure do; as odds, so that what is next to certain stays so. On 5,260
+blocks of suffix decoding in recorded copying, code and chat this foretells whether a token is
+accepted with all before it with 0.511 nats (0.591 by rates that multiply, in an earlier recording
+of the same texts; `infra/adr/0014-every-offered-block-is-scored.md`).
 
 It looks at what was drafted, so where laws are weighed it may not decide what is verified (S16).
 """

@@ -89,7 +89,7 @@ def moments(count: int, start: int = 0, **options) -> list[Moment]:
 
 
 def test_without_evidence_nothing_is_verified_and_shadows_gather_it() -> None:
-    """Law L5: no evidence, no speculation."""
+    """No evidence, no plan that drafts."""
     policy = make_policy()
     decisions = play(policy, moments(40), right=8)
     first = decisions[0].plans["default"]

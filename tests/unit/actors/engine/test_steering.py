@@ -140,7 +140,7 @@ def test_a_step_is_priced_by_the_context_of_those_who_write() -> None:
 
 
 def test_without_any_evidence_nothing_is_verified() -> None:
-    """L5: the first blocks are scored against what the target writes, and seen by nobody."""
+    """The first blocks are scored against what the target writes, and seen by nobody."""
     engine = engine_with()
     engine.add(request("r", PROMPT, LONG))
     early = [event for _ in range(4) for event in engine.step()]
