@@ -358,9 +358,10 @@ class Adaptive:
         self._pursued = (arm, left) if pursued[chosen] and purse is not None and left else None
         if purse is None:
             if (urgent or due) and self.state.purse.shadows >= 1.0:  # then it would be in vain
-                self._paid_at = step + explore.steps_until(
+                later = step + explore.steps_until(
                     self.state.purse, price_s, 0.0, view.standard_s, explore.VAIN_SHARE
                 )
+                self._paid_at = min(later, self._paid_at) if waits else later
             return None
         if urgent:
             self._urgent, self._paid_at = True, step

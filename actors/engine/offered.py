@@ -15,12 +15,14 @@ from dataclasses import dataclass
 @dataclass(slots=True)
 class Offered:
     """behind: tokens of the block before these that had come true before. sure: how sure the
-    drafter was of each. matched: how many have come true since."""
+    drafter was of each. matched: how many have come true since. evidence: no plan let it be
+    verified, so that only its score says whether it was asked for in vain."""
 
     tokens: tuple[int, ...]
     behind: int = 0
     sure: tuple[float, ...] = ()
     matched: int = 0
+    evidence: bool = False
 
     def settled(self, tokens: Sequence[int]) -> bool:
         """Whether, now that these are written, it is known how much of it was right."""

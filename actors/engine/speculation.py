@@ -218,11 +218,12 @@ class Speculation:
                 chosen[request_id] = draft.cut(depth)
             elif self._by_verdict and self._rests(track) and bound > 0:
                 chosen[request_id] = draft.cut(bound)
-            # One that no plan lets be verified yet was asked for evidence, and not in vain.
             if bound > 0 or patience.known(self._of(track.mechanism).gains):
                 self._asked(track, self._saved_s(sum(survive[:depth]), depth))
                 if not depth:
                     self._noted(track, 0.0)
+            elif track.offered:
+                track.offered[-1].evidence = True
         return chosen
 
     def _rests(self, track: _Track) -> bool:
@@ -230,15 +231,27 @@ class Speculation:
         return not patience.asks(track.gains, everyone, price_s, track.vain)
 
     def _asked(self, track: _Track, gain_s: float) -> None:
-        """What came of an ask, and what its rows are expected to save."""
-        every, price_s = self._of(track.mechanism), self.price_s(track.mechanism)
-        if patience.pays(gain_s, price_s, track.vain):
-            track.vain, track.rest = 0, patience.AWAKE
-        else:
-            if patience.barren(every.gains, price_s) and self._rests(track):
+        """What came of an ask, and what its rows are expected to save: where the mechanism is of no
+        use to anybody, nothing until they have."""
+        barren = self._barren(track)
+        if barren:
+            gain_s = 0.0
+        if not self._paid(track, gain_s):
+            if barren and self._rests(track):
                 track.rest = patience.tried(track.rest)
             track.vain += 1
         track.gains = patience.noted(track.gains, gain_s, patience.MEMORY)
+
+    def _barren(self, track: _Track) -> bool:
+        every = self._of(track.mechanism)
+        return patience.barren(every.gains, self.price_s(track.mechanism))
+
+    def _paid(self, track: _Track, gain_s: float) -> bool:
+        """Whether its last ask was worth it."""
+        if not patience.pays(gain_s, self.price_s(track.mechanism), track.vain):
+            return False
+        track.vain, track.rest = 0, patience.AWAKE
+        return True
 
     def _noted(self, track: _Track, saved_s: float) -> None:
         """What an ask has saved is known; of one request that is too few to tell more than what
@@ -286,8 +299,11 @@ class Speculation:
 
     def _came_true(self, track: _Track, block: Offered) -> None:
         """How much of a block was right is known."""
-        size = block.behind + len(block.tokens)
-        self._score(track, size, block.behind + block.matched, seen=False)
+        size, right = block.behind + len(block.tokens), block.behind + block.matched
+        self._score(track, size, right, seen=False)
+        if block.evidence and not right:
+            self._asked(track, 0.0)
+            self._noted(track, 0.0)
         if block.sure:
             every = self._of(track.mechanism)
             every.sure, track.own = confidence.scored(
@@ -296,8 +312,10 @@ class Speculation:
 
     def verified(self, request_id: str, drafted: int, accepted: int) -> None:
         """What verification made of a block."""
-        track = self._track(request_id)
-        self._noted(track, self._saved_s(accepted, drafted))
+        track, saved_s = self._track(request_id), self._saved_s(accepted, drafted)
+        if self._barren(track):
+            self._paid(track, saved_s)
+        self._noted(track, saved_s)
         if self._by_verdict:
             self._score(track, drafted, accepted, seen=True)
 

@@ -40,7 +40,7 @@ from policies.control import Windows
 from policies.estimate import Key, Scored
 from policies.patience import REST
 
-SMALL = 0.01
+SMALL = 0.005
 """Of a step of standard decode: what asking requests that rest may take, on average."""
 ASK_S = 0.0001
 """What asking remote drafters takes of the engine's thread, before it was ever measured."""

@@ -9,11 +9,11 @@ copying again, each with its number of clients); in each, every leg writes the s
 end, all in turn a few steps at a time, so that what the machine does meanwhile falls on all alike.
 A leg's engine lives through all phases and repeats: what it has learnt of one phase it has to
 unlearn in the next. Standard decode is there twice, and ratios are to both together: what the
-second differs from them by is what processes that do the same differ by. One process in ten takes
-5% longer for forwards of 12 rows as long as it lives, whatever it decodes with; so before anything
-is measured all legs write without drafts, and those slower than the others by more than half of
-that are started anew. Counted are steps in which every client writes and no prompt is read. Greedy,
-and all legs write the same tokens.
+second differs from them by is what processes that do the same differ by. Some processes take 5%
+longer for forwards of 12 rows as long as they live, whatever they decode with; so before anything
+is measured all legs write without drafts, and those slower than the others by 2% are started anew.
+Counted are steps in which every client writes and no prompt is read. Greedy, and all legs write the
+same tokens.
 
 prompts: JSON lines of {"prompt": …, "category": …}.
 """
@@ -59,11 +59,11 @@ SLICE = 10
 """Steps of one leg before it is another one's turn."""
 EARLY = 50
 """Rounds after a shift that are looked at apart."""
-PACE = 40
+PACE = 80
 """Tokens of each of 12 requests that are written without drafts, to see whether processes are
 alike;"""
-ALIKE = 0.975
-"""of the median rate: what each has to reach, or it is started anew,"""
+ALIKE = 1.02
+"""times the median process's median step: what none may take, or it is started anew,"""
 STARTS = 4
 """at most so often."""
 
@@ -90,10 +90,12 @@ class Span:
 
 @dataclass
 class Run:
-    """One leg through one phase. reasons: how often, of rows that were not drafted for."""
+    """One leg through one phase. steps_s: of each step that is counted. reasons: how often, of rows
+    that were not drafted for."""
 
     early: Span = field(default_factory=Span)
     later: Span = field(default_factory=Span)
+    steps_s: list[float] = field(default_factory=list)
     reasons: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -196,6 +198,7 @@ class Writing:
         span = run.early if self._steps <= EARLY else run.later
         span.tokens += stats.tokens - before.tokens
         span.seconds += stats.busy_s - before.busy_s
+        run.steps_s.append(stats.busy_s - before.busy_s)
 
 
 def serve(pipe: Connection, leg: Leg, path: str, cache: str) -> None:
@@ -240,13 +243,17 @@ class Legs:
         """Start those anew whose forwards take longer than others'."""
         for start in range(STARTS):
             requests = requests_of(self._serve[0], texts, 12, PACE, f"pace {start}", most=0)
-            rates = {n: run.whole.rate for n, run, _ in self.write([*self._pipes], requests)}
-            least = ALIKE * statistics.median(rates.values())
-            slow = [leg for leg in legs if rates[leg.name] < least]
+            paces_s = {
+                name: statistics.median(run.steps_s)
+                for name, run, _ in self.write([*self._pipes], requests)
+            }
+            most_s = ALIKE * statistics.median(paces_s.values())
+            slow = [leg for leg in legs if paces_s[leg.name] > most_s]
             if not slow:
                 return
             for leg in slow:
-                print(f"{leg.name} wrote {rates[leg.name]:.1f} without drafts, anew", flush=True)
+                beyond = paces_s[leg.name] / most_s * ALIKE - 1.0
+                print(f"{leg.name}: steps of {beyond:+.1%} without drafts, anew", flush=True)
                 self._end(leg.name)
                 self._start(leg)
 

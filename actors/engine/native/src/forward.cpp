@@ -20,6 +20,9 @@ constexpr int64_t BAD_POSITION = 1, BAD_TOKEN = 2, NO_MEMORY = 3;
 
 long padded(long n) { return (n + PANEL - 1) / PANEL * PANEL; }
 long panels(long n) { return padded(n) / PANEL; }
+// Floats from one intermediate row to the next: an odd number of cache lines, so that the rows of a
+// tile, which are read side by side, lie in different sets of the first-level cache.
+long apart(long n) { return (panels(n) | 1) * PANEL; }
 
 class Executor {
  public:
@@ -63,10 +66,10 @@ class Decoder final : public Executor {
 
   void fit(const PilotfishStep& step) {
     const size_t rows = size_t(step.rows);
-    hidden_.resize(rows * padded(m_.hidden));
-    normed_.resize(rows * padded(m_.hidden));
-    projected_.resize(rows * padded(std::max<long>(qkv_, 2 * padded(m_.inter))));
-    mixed_.resize(rows * padded(std::max<long>(query_, m_.inter)));
+    hidden_.resize(rows * apart(m_.hidden));
+    normed_.resize(rows * apart(m_.hidden));
+    projected_.resize(rows * apart(std::max<long>(qkv_, 2 * padded(m_.inter))));
+    mixed_.resize(rows * apart(std::max<long>(query_, m_.inter)));
     const long group = m_.heads / m_.kv_heads;
     const long most = std::max<long>(1, QUERIES / group);  // rows of one task
     for (auto& member : members_) {
@@ -101,13 +104,13 @@ class Decoder final : public Executor {
     for (long l = 0; l < m_.layers; ++l, phase += IN_LAYER) layer(step, me, l, phase);
     if (step.kept == 0) return;
     each(phase[0], step.kept, [&](long i) {
-      rms_norm<T>(&hidden_[step.keep[i] * padded(m_.hidden)], m_.norm, m_.hidden, m_.epsilon,
-                  &normed_[i * padded(m_.hidden)]);
+      rms_norm<T>(&hidden_[step.keep[i] * apart(m_.hidden)], m_.norm, m_.hidden, m_.epsilon,
+                  &normed_[i * apart(m_.hidden)]);
     });
     const Weights<T> head{static_cast<const T*>(m_.head), m_.hidden, nullptr};
     const long count = panels(m_.vocab);
     phase[1].deal(count, grain(count, step.kept), [&](long first, long last) {
-      multiply(int(step.kept), normed_.data(), padded(m_.hidden), head, first, last, step.logits,
+      multiply(int(step.kept), normed_.data(), apart(m_.hidden), head, first, last, step.logits,
                padded(m_.vocab), me.panel.data());
     });
   }
@@ -115,7 +118,7 @@ class Decoder final : public Executor {
   void embed(const PilotfishStep& step, long row) {
     const T* from = static_cast<const T*>(m_.embedding) + step.ids[row] * m_.hidden;
     for (long i = 0; i < m_.hidden; i += LANES)
-      store(&hidden_[row * padded(m_.hidden) + i], load(from + i));
+      store(&hidden_[row * apart(m_.hidden) + i], load(from + i));
     tap(step, row, 0);
   }
 
@@ -130,13 +133,13 @@ class Decoder final : public Executor {
       bf16* to = static_cast<bf16*>(step.features) +
                  (step.slots[row] * step.taps + t) * m_.hidden;
       for (long i = 0; i < m_.hidden; i += LANES)
-        store(to + i, load(&hidden_[row * padded(m_.hidden) + i]));
+        store(to + i, load(&hidden_[row * apart(m_.hidden) + i]));
     }
   }
 
   void normalize(const float* weight, long row) {
-    rms_norm<T>(&hidden_[row * padded(m_.hidden)], weight, m_.hidden, m_.epsilon,
-                &normed_[row * padded(m_.hidden)]);
+    rms_norm<T>(&hidden_[row * apart(m_.hidden)], weight, m_.hidden, m_.epsilon,
+                &normed_[row * apart(m_.hidden)]);
   }
 
   void layer(const PilotfishStep& step, Member& me, long index, Phase* phase) {
@@ -145,20 +148,20 @@ class Decoder final : public Executor {
     project_qkv(step, me, l, phase[1]);
     each(phase[2], step.rows, [&](long r) { place(step, l, index, r); });
     attention(step, me, l, index, phase[3]);
-    add(step, me, mixed_.data(), padded(query_), {static_cast<const T*>(l.out), query_, l.out_bias},
+    add(step, me, mixed_.data(), apart(query_), {static_cast<const T*>(l.out), query_, l.out_bias},
         phase[4]);
     each(phase[5], step.rows, [&](long r) { normalize(l.mlp_norm, r); });
     gate(step, me, l, phase[6]);
-    add(step, me, mixed_.data(), padded(m_.inter),
+    add(step, me, mixed_.data(), apart(m_.inter),
         {static_cast<const T*>(l.down), m_.inter, nullptr}, phase[7]);
     if (tapped(step, index + 1)) each(phase[8], step.rows, [&](long r) { tap(step, r, index + 1); });
   }
 
   void project_qkv(const PilotfishStep& step, Member& me, const PilotfishLayer& l, Phase& phase) {
     const Weights<T> w{static_cast<const T*>(l.qkv), m_.hidden, l.qkv_bias};
-    const long stride = padded(qkv_), count = panels(qkv_);
+    const long stride = apart(qkv_), count = panels(qkv_);
     phase.deal(count, grain(count, step.rows), [&](long first, long last) {
-      multiply(int(step.rows), normed_.data(), padded(m_.hidden), w, first, last,
+      multiply(int(step.rows), normed_.data(), apart(m_.hidden), w, first, last,
                projected_.data(), stride, me.panel.data());
       for (long r = 0; r < step.rows; ++r) {
         for (long i = first * PANEL; i < last * PANEL; i += LANES) {
@@ -173,7 +176,7 @@ class Decoder final : public Executor {
   // Norms and rotates a row's queries and keys; writes its keys and values into the cache.
   void place(const PilotfishStep& step, const PilotfishLayer& l, long index, long row) {
     const long dim = m_.head_dim;
-    float* x = &projected_[row * padded(qkv_)];
+    float* x = &projected_[row * apart(qkv_)];
     const float* cosine = m_.cosines + step.positions[row] * dim;
     const float* sine = m_.sines + step.positions[row] * dim;
     for (long h = 0; h < m_.heads + m_.kv_heads; ++h) {
@@ -201,9 +204,9 @@ class Decoder final : public Executor {
                         : m_.head_dim == 128 ? attend_rows<T, 128>
                                              : attend_rows<T, 0>;
       rows({m_.head_dim, kv_head * group, group, m_.scale, l.window}, task.row0, task.row1,
-           step.positions, projected_.data(), padded(qkv_),
+           step.positions, projected_.data(), apart(qkv_),
            static_cast<const T*>(step.keys[index]), static_cast<const T*>(step.values[index]),
-           step.tables[task.span], m_.kv_heads, kv_head, mixed_.data(), padded(query_),
+           step.tables[task.span], m_.kv_heads, kv_head, mixed_.data(), apart(query_),
            me.attention);
     });
   }
@@ -211,7 +214,7 @@ class Decoder final : public Executor {
   // The residual stream plus a projection.
   void add(const PilotfishStep& step, Member& me, const float* a, long lda, const Weights<T>& w,
            Phase& phase) {
-    const long stride = padded(m_.hidden), count = panels(m_.hidden);
+    const long stride = apart(m_.hidden), count = panels(m_.hidden);
     phase.deal(count, grain(count, step.rows), [&](long first, long last) {
       multiply(int(step.rows), a, lda, w, first, last, normed_.data(), stride, me.panel.data());
       for (long r = 0; r < step.rows; ++r) {
@@ -228,14 +231,14 @@ class Decoder final : public Executor {
   // Panels come in pairs, gate then up; each pair is one panel of the MLP's middle.
   void gate(const PilotfishStep& step, Member& me, const PilotfishLayer& l, Phase& phase) {
     const Weights<T> w{static_cast<const T*>(l.gate_up), m_.hidden, nullptr};
-    const long pairs = panels(m_.inter), stride = 2 * padded(m_.inter);
+    const long pairs = panels(m_.inter), stride = apart(2 * padded(m_.inter));
     phase.deal(pairs, grain(pairs, step.rows), [&](long first, long last) {
-      multiply(int(step.rows), normed_.data(), padded(m_.hidden), w, 2 * first, 2 * last,
+      multiply(int(step.rows), normed_.data(), apart(m_.hidden), w, 2 * first, 2 * last,
                projected_.data(), stride, me.panel.data());
       for (long r = 0; r < step.rows; ++r) {
         for (long p = first; p < last; ++p) {
           const float* from = &projected_[r * stride + 2 * p * PANEL];
-          float* to = &mixed_[r * padded(m_.inter) + p * PANEL];
+          float* to = &mixed_[r * apart(m_.inter) + p * PANEL];
           for (long i = 0; i < PANEL; i += LANES)
             store(to + i, gated<T>(load(from + i), load(from + PANEL + i)));
         }

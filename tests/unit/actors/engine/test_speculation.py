@@ -87,6 +87,20 @@ def test_blocks_that_are_asked_for_as_evidence_are_not_asked_for_in_vain() -> No
     assert not engine.proven("another")
 
 
+def test_evidence_that_is_wrong_from_its_first_token_was_asked_for_in_vain() -> None:
+    """After a cold start a drafter of no use would else be asked in each round, until there is
+    evidence enough for a plan."""
+    engine = Speculation(CHEAP)
+    asked = []
+    for _ in range(PATIENCE + 4 * REST):
+        asked.append(engine.ask("r", 4, "any"))
+        if asked[-1]:
+            assert engine.select({"r": draft(7, 8)}, 1, most={"r": 0}) == {}
+        engine.settle("r", [99])
+    assert asked[:PATIENCE] == [4] * PATIENCE
+    assert asked[PATIENCE:].count(4) == 4
+
+
 def test_of_a_drafter_that_is_known_to_be_of_no_use_evidence_is_not_asked_for_in_each_round() -> (
     None
 ):
@@ -100,6 +114,18 @@ def test_of_a_drafter_that_is_known_to_be_of_no_use_evidence_is_not_asked_for_in
             engine.select({"new": draft(7)}, 1, most={"new": 0})
         engine.settle("new", [99])
     assert asked == 1
+
+
+def test_of_a_drafter_of_no_use_to_anybody_what_has_come_true_counts_not_what_was_expected() -> (
+    None
+):
+    """Chances are believed again as soon as texts have turned; what asks have brought is not."""
+    engine = Speculation(CHEAP)
+    engine.price_s = lambda mechanism: 0.01
+    rounds(engine, right=0, count=100 * REST)
+    engine.doubt()
+    assert rounds(engine, right=0, count=REST, name="another")[1:] == [0] * (REST - 1)
+    assert all(rounds(engine, right=4, count=4, name="copies"))
 
 
 def test_blocks_that_never_come_true_are_given_up_and_rarely_asked_for() -> None:
