@@ -339,6 +339,7 @@ def report(options: argparse.Namespace, legs: Sequence[Leg], runs: dict[Key, lis
         f"{options.repeats} --restart {options.restart} --rounds {options.rounds} "
         f"--methods {' '.join(options.methods)} "
         f"--depths {' '.join(map(str, options.depths))} --depth {options.depth} "
+        f"--broken {' '.join(options.broken)} "
         f"--phases {' '.join(f'{kind}:{clients}' for kind, clients in options.phases)}` on "
         f"{datetime.date.today().isoformat()}, {platform.machine()}, {os.cpu_count()} cores, "
         f"torch {torch.__version__}, {options.model}.",
